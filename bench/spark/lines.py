@@ -16,6 +16,8 @@ from bench.spark.session import KEY_BYTES, PARTITIONS, VALUE_BYTES, Connector, S
 OURS: Final = Connector("ottla", "ottla", is_newest=True)
 OURS_ON_THEIRS: Final = Connector("ottla", "ottla")
 SPARKS: Final = Connector("Spark's own", "kafka")
+TASKS: Final = 2
+"""Of a write, with two cores."""
 BATCHES: Final = 8
 """That a stream over the whole topic is cut into."""
 
@@ -50,16 +52,20 @@ def _line(
     metrics: tuple[Metric, ...],
     ours: Connector = OURS,
     theirs: Connector = SPARKS,
+    beside: Measure | None = None,
 ) -> Line:
-    def contender(session: SparkSession, connector: Connector) -> Contender:
+    """`beside`: what is measured of the second one, if it is not the same."""
+
+    def contender(session: SparkSession, connector: Connector, name: str, measure: Measure) -> Contender:
         side = session.side(connector)
-        return Contender(connector.name, lambda _: measure(session, side))
+        return Contender(name, lambda _: measure(session, side))
 
     @contextmanager
     def contenders(session: Session, _: Effort) -> Iterator[Contenders]:
         if not isinstance(session, SparkSession):
             raise TypeError(f"{key} needs a session with Sparks")
-        yield contender(session, ours), contender(session, theirs)
+        name = ours.name if beside is None else f"{ours.name}, exactly once"
+        yield contender(session, ours, name, measure), contender(session, theirs, theirs.name, beside or measure)
 
     return Line(key, title, metrics, contenders)
 
@@ -91,12 +97,33 @@ def lines_of(amounts: Amounts) -> tuple[Line, ...]:
         return measure
 
     def writing(session: SparkSession, side: SparkSide) -> Figures:
+        return written(session, side, {})
+
+    def writing_exactly_once(session: SparkSession, side: SparkSide) -> Figures:
+        return written(session, side, {"exactlyOnce": "true"}, markers=TASKS)
+
+    def written(session: SparkSession, side: SparkSide, options: Mapping[str, str], markers: int = 0) -> Figures:
+        """`markers`: transactions, of which each partition has a marker."""
         side.tell("make_rows", count=amounts.written, key_bytes=KEY_BYTES, value_bytes=VALUE_BYTES)
         with session.topic(session.running, PARTITIONS) as topic:
-            found = side.ask("write", {"topic": topic})
+            found = side.ask("write", {"topic": topic, **options})
             with Control(session.running.address) as control:
                 arrived = sum(control.end_offset(topic, partition) for partition in range(PARTITIONS))
-            return rates({**found, "records": arrived}, amounts.written)
+            return rates({**found, "records": arrived - markers * PARTITIONS}, amounts.written)
+
+    def copying(options: Mapping[str, str]) -> Measure:
+        def measure(session: SparkSession, side: SparkSide) -> Figures:
+            source = {
+                "subscribe": session.filled_topic(amounts.aggregated),
+                "startingOffsets": "earliest",
+                "maxOffsetsPerTrigger": str(amounts.aggregated // BATCHES),
+            }
+            with session.topic(session.running, PARTITIONS) as topic:
+                place = str(session.new_place())
+                sink = {**side.addressed(options), "topic": topic}
+                return rates(side.ask("copy", source, sink=sink, checkpoint=place), amounts.aggregated)
+
+        return measure
 
     def latency(session: SparkSession, side: SparkSide) -> Figures:
         return through_a_query(side, session, amounts.latency_s, amounts.cold_s)
@@ -121,6 +148,29 @@ def lines_of(amounts: Amounts) -> tuple[Line, ...]:
             (*_rate(), _once()),
         ),
         _line("sink", "batch: write keys and values", writing, _rate(2.0)),
+        _line(
+            "sink-exactly-once",
+            "batch: write, exactly once beside at least once",
+            writing_exactly_once,
+            _rate(0.8),
+            theirs=OURS,
+            beside=writing,
+        ),
+        _line(
+            "sink-exactly-once-spark",
+            "batch: write, ours exactly once, Spark's own at least once",
+            writing_exactly_once,
+            _rate(1.5),
+            beside=writing,
+        ),
+        _line(
+            "copy-exactly-once",
+            "stream: topic to topic, exactly once beside at least once",
+            copying({"exactlyOnce": "true"}),
+            (*_rate(0.8), _once()),
+            theirs=OURS,
+            beside=copying({}),
+        ),
         _line(
             "latency",
             "stream: from topic to topic, end to end",

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from pyspark.sql import Column, DataFrame, SparkSession, functions
 from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from spark_program import serve
 
@@ -40,6 +41,13 @@ class Program:
     def stream(self, connector: str, options: Mapping[str, str], checkpoint: str) -> dict[str, float]:
         """Keys and values, from the beginning to the end, in the batches that the options ask for."""
         return _streamed(self._stream(connector, options).select("key", "value"), checkpoint)
+
+    def copy(
+        self, connector: str, options: Mapping[str, str], sink: Mapping[str, str], checkpoint: str
+    ) -> dict[str, float]:
+        """Keys and values from topic to topic, to the end of what is there."""
+        rows = self._stream(connector, options).select("key", "value")
+        return _to_the_end(rows.writeStream.format(connector).options(**sink), checkpoint)
 
     def aggregate(self, connector: str, options: Mapping[str, str], checkpoint: str) -> dict[str, float]:
         """How many records each key has in each window of ten seconds."""
@@ -96,14 +104,12 @@ def _bytes(seed: Column, length: int) -> Column:
 
 
 def _streamed(rows: DataFrame, checkpoint: str) -> dict[str, float]:
+    return _to_the_end(rows.writeStream.format(_NOOP).outputMode("update"), checkpoint)
+
+
+def _to_the_end(writer: DataStreamWriter, checkpoint: str) -> dict[str, float]:
     begun_s = time.perf_counter()
-    query = (
-        rows.writeStream.format(_NOOP)
-        .outputMode("update")
-        .option("checkpointLocation", checkpoint)
-        .trigger(availableNow=True)
-        .start()
-    )
+    query = writer.option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
     if not query.awaitTermination(WAIT_S):
         query.stop()
         raise TimeoutError(f"the query is not done after {WAIT_S} s")

@@ -7,6 +7,7 @@ from typing import Final
 
 from ottla.base.config import ConfigKey, ConfigSchema, ValueType, at_least
 from ottla.client.config_keys.rules import one_of_any_case
+from ottla.spark.exactly_once.identifiers import is_name
 
 _BOOLEAN, _INT, _LONG, _STRING = ValueType.BOOLEAN, ValueType.INT, ValueType.LONG, ValueType.STRING
 
@@ -42,6 +43,11 @@ def _duration(text: str) -> str | None:
 def _positive_or_off(value: int) -> str | None:
     """1 or more, or -1"""
     return None if value == -1 or value > 0 else f"{value} is neither positive nor -1"
+
+
+def _sink_name(text: str) -> str | None:
+    """1 to 100 letters, digits, dots, underscores and hyphens"""
+    return None if is_name(text) else f"{text!r} is not 1 to 100 letters, digits, dots, underscores and hyphens"
 
 
 READ_OPTIONS: Final = ConfigSchema(
@@ -139,6 +145,39 @@ WRITE_OPTIONS: Final = ConfigSchema(
             _STRING,
             None,
             "Directory for one file per micro-batch with the written offsets. Ottla only.",
+        ),
+        ConfigKey(
+            "exactlyOnce",
+            _BOOLEAN,
+            False,
+            "Whether to write every row exactly once, in transactions, for readers with read_committed. Ottla only.",
+        ),
+        ConfigKey(
+            "exactlyOnceId",
+            _STRING,
+            None,
+            "Name of the write, if a function of foreachBatch has several; of a batch write that is to take effect "
+            "only once, however often it is repeated. Ottla only.",
+            _sink_name,
+        ),
+        ConfigKey(
+            "commitTopic",
+            _STRING,
+            "__ottla_spark_commits",
+            "Topic of the commit records of exactlyOnce; it is created. Ottla only.",
+        ),
+        ConfigKey(
+            "transactionalIdPrefix",
+            _STRING,
+            "ottla-spark",
+            "Prefix of the transactional ids of exactlyOnce, for ACLs. Ottla only.",
+            _sink_name,
+        ),
+        ConfigKey(
+            "failOnDataLoss",
+            _BOOLEAN,
+            True,
+            "With exactlyOnce: whether to fail the query if transactions of a committed micro-batch timed out.",
         ),
     ],
 )

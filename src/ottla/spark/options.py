@@ -20,6 +20,7 @@ from ottla.base.errors import OttlaError
 from ottla.base.ids import TopicPartition
 from ottla.client.config import ADMIN_CONFIG, CONSUMER_CONFIG, PRODUCER_CONFIG, ConsumerConfig, ProducerConfig
 from ottla.client.config_keys.elsewhere import OWNERS
+from ottla.spark.exactly_once.settings import ExactlyOnceOptions
 from ottla.spark.offsets import (
     EARLIEST_OFFSET,
     LATEST_OFFSET,
@@ -49,9 +50,14 @@ _NOT_FOR_READING: Final = {
     "value.deserializer": "values are binary: decode them in the DataFrame",
 }
 _NOT_FOR_WRITING: Final = {
+    "transactional.id": "tasks need an id each: set exactlyOnce, and transactionalIdPrefix if ids need a prefix",
     "key.serializer": "keys are written as they are in the column, binary or string",
     "value.serializer": "values are written as they are in the column, binary or string",
 }
+
+
+_TRANSACTION_TIMEOUT_MS: Final = "900000"
+"""As long as Kafka's brokers allow: the driver may have to be restarted within this time."""
 
 
 class OptionError(ConfigError, OttlaError):
@@ -184,6 +190,8 @@ class WriteOptions:
     results_path: str | None
     client_settings: Mapping[str, str]
     """The config of a producer."""
+    exactly_once: ExactlyOnceOptions | None = None
+    """None: at least once."""
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> WriteOptions:
@@ -191,7 +199,33 @@ class WriteOptions:
         if values["topic"] == "":
             raise OptionError("topic", "is empty: set a topic, or omit it and add a column topic")
         _check_client(ProducerConfig.parse, settings)
-        return cls(topic=values["topic"], results_path=values["resultsPath"] or None, client_settings=settings)
+        return cls(
+            topic=values["topic"],
+            results_path=values["resultsPath"] or None,
+            client_settings=settings,
+            exactly_once=_exactly_once(values, settings) if values["exactlyOnce"] else None,
+        )
+
+
+def _exactly_once(values: Mapping[str, Any], settings: Mapping[str, str]) -> ExactlyOnceOptions:
+    own = dict(settings)
+    transactional = {
+        "transactional.id": values["transactionalIdPrefix"],
+        "transaction.timeout.ms": _TRANSACTION_TIMEOUT_MS,
+    }
+    config = _check_client(ProducerConfig.parse, {**transactional, **own})
+    own.pop("transaction.timeout.ms", None)
+    if not values["commitTopic"]:
+        raise OptionError("commitTopic", "is empty: set a topic, or omit it")
+    return ExactlyOnceOptions(
+        name=values["exactlyOnceId"],
+        topic=values["commitTopic"],
+        prefix=values["transactionalIdPrefix"],
+        fail_on_data_loss=values["failOnDataLoss"],
+        timeout_ms=config.transaction_timeout_ms,
+        is_two_phase=config.transaction_two_phase_commit_enable,
+        client_settings=own,
+    )
 
 
 # Names.
@@ -236,9 +270,9 @@ def _unknown(lower: str, client: ConfigSchema) -> str:
     return f"unknown option{hint}"
 
 
-def _check_client(parse: Callable[[Mapping[str, object]], object], settings: Mapping[str, str]) -> None:
+def _check_client(parse: Callable[[Mapping[str, object]], T], settings: Mapping[str, str]) -> T:
     try:
-        parse(settings)
+        return parse(settings)
     except ConfigError as error:
         raise OptionError(f"{_PREFIX}{error.key}", error.reason) from None
 

@@ -1,4 +1,4 @@
-"""The sink: writes rows to topics, at least once.
+"""The sink: writes rows to topics, at least once; `exactly_once` says how it writes them exactly once.
 
 The rows of a task go directly from Arrow columns into record batches. A task is done when all of them are acknowledged;
 otherwise it fails, and Spark runs it again, so rows of the first run may be written twice. Producers are idempotent and
@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
+import time
 import uuid
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
@@ -22,6 +23,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
+from ottla.spark.exactly_once.decisions import Execution, TaskReport
 from ottla.spark.options import OptionError, WriteOptions
 from ottla.spark.sink_columns import WriteColumns
 from ottla.spark.worker_clients import PRODUCERS
@@ -50,10 +52,15 @@ class Written(WriterCommitMessage):
     """The results of a task's rows."""
 
     results: list[WriteResult]
+    transaction: TaskReport | None = None
+    """Of an exactly-once sink: what is to be committed."""
 
 
 class _SinkWriter:
-    """What both writers share. Created on the driver, where it rejects invalid schemas, and sent to the tasks."""
+    """What both writers share. Created on the driver, where it rejects invalid schemas, and sent to the tasks; another
+    one is created to commit or abort."""
+
+    _is_stream = False
 
     def __init__(self, options: WriteOptions, schema: StructType, overwrite: bool) -> None:
         if overwrite:
@@ -61,10 +68,28 @@ class _SinkWriter:
         self._options = options
         self._columns = WriteColumns.of(schema, options.topic)
         self._folder = None if options.results_path is None else _folder_of(options.results_path)
+        self._execution = Execution(uuid.uuid4().hex, time.time())
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        exactly_once, columns = self._options.exactly_once, self._columns
+        if exactly_once is not None:
+            from ottla.spark.exactly_once.tasks import run_task
+
+            def write(producer: Producer, batches: Iterator[pa.RecordBatch]) -> list[WriteResult]:
+                return _write(producer, columns, batches)
+
+            report, results = run_task(exactly_once, self._execution, iterator, write, is_stream=self._is_stream)
+            return Written(results, report)
         with PRODUCERS.lent(self._options.client_settings) as producer:
             return Written(_write(producer, self._columns, iterator))
+
+    def _settle(self, messages: Sequence[WriterCommitMessage | None], *, commit: bool) -> None:
+        """Commits or aborts the transactions of the tasks, if there are any."""
+        reports = [one.transaction for one in messages if isinstance(one, Written) and one.transaction is not None]
+        if self._options.exactly_once is not None and reports:
+            from ottla.spark.exactly_once.driver import settle
+
+            settle(self._options.exactly_once, reports, commit=commit)
 
     def _tell(self, name: str, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Writes a file with the results, completely or not at all."""
@@ -81,14 +106,24 @@ class OttlaArrowWriter(_SinkWriter, DataSourceArrowWriter):
     """Writes a batch."""
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        self._settle(messages, commit=True)
         self._tell(f"write-{uuid.uuid4().hex}", messages)
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        self._settle(messages, commit=False)
 
 
 class OttlaStreamArrowWriter(_SinkWriter, DataSourceStreamArrowWriter):
     """Writes a stream. A micro-batch that is run again replaces its file."""
 
+    _is_stream = True
+
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803  # Spark's name.
+        self._settle(messages, commit=True)
         self._tell(f"batch-{batchId:010}", messages)
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803
+        self._settle(messages, commit=False)
 
 
 def write(df: DataFrame, **options: str) -> list[WriteResult]:

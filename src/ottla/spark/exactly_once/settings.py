@@ -1,0 +1,28 @@
+"""The options of an exactly-once sink, as its parts need them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ottla.spark.exactly_once.identifiers import Identifiers
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExactlyOnceOptions:
+    """Sent from the driver to the tasks."""
+
+    name: str | None
+    """Of the write, if a query or a program has several."""
+    topic: str
+    """For commit records."""
+    prefix: str
+    """Of all transactional ids."""
+    fail_on_data_loss: bool
+    timeout_ms: int
+    is_two_phase: bool
+    client_settings: Mapping[str, str]
+    """The config of a producer, without transactional.id."""
+
+    def identifiers(self, sink: str) -> Identifiers:
+        return Identifiers(self.prefix, sink)

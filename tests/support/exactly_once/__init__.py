@@ -1,0 +1,1 @@
+"""A streaming query in a process of its own, and what kills it: `job` is the query, `fire` the killing."""

@@ -1,0 +1,274 @@
+"""Kills tasks, workers, drivers and brokers of a query at random, starts them again, and looks what came out."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ottla import Admin, Consumer, Producer, TopicPartition
+from ottla.client.administer import NewTopic, TransactionState
+from ottla.testing.cluster import Cluster
+from support.waiting import wait_until
+
+PARTITIONS = 4
+_BEHIND_S = 240.0
+_SETTINGS = {"acks": "all", "delivery.timeout.ms": 240_000}
+_EXECUTOR = "CoarseGrainedExecutorBackend"
+WORKERS = ("ottla.spark.daemon", "pyspark.daemon")
+
+
+class Job:
+    """The process of the query. It is started again whenever it has ended."""
+
+    def __init__(self, given: Mapping[str, object], directory: Path) -> None:
+        self._given = dict(given)
+        self._directory = directory
+        self._process: subprocess.Popen[bytes] | None = None
+        self.starts = 0
+
+    def ensure(self) -> None:
+        if self._process is None or self._process.poll() is not None:
+            self.starts += 1
+            started = self._directory / f"started-{self.starts}"
+            log = (self._directory / f"job-{self.starts}.log").open("wb")
+            command = [sys.executable, "-m", "support.exactly_once.job"]
+            argument = json.dumps({**self._given, "started": str(started)})
+            self._process = subprocess.Popen(
+                [*command, argument], stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+            )
+            log.close()
+
+    @property
+    def is_started(self) -> bool:
+        return (self._directory / f"started-{self.starts}").exists()
+
+    def kill(self) -> None:
+        """The driver with all of its processes, as by `kill -9`."""
+        if self._process is not None:
+            with suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+
+    @property
+    def sessions(self) -> list[int]:
+        """The process, which leads a session of processes."""
+        return [] if self._process is None else [self._process.pid]
+
+    def told(self) -> str:
+        return (self._directory / f"job-{self.starts}.log").read_text(errors="replace")[-4000:]
+
+
+def kill_one(found: Sequence[int], dice: random.Random) -> bool:
+    if not found:
+        return False
+    with suppress(ProcessLookupError):
+        os.kill(dice.choice(found), signal.SIGKILL)
+    return True
+
+
+def python_workers(sessions: Sequence[int]) -> list[int]:
+    """Python processes of these sessions: of a task, of a plan, or the one that commits; not the daemons that fork
+    them."""
+    found = {process: parent for process, parent, command in _processes(sessions) if _is_daemon(command)}
+    return [process for process, parent in found.items() if parent in found]
+
+
+def executors(sessions: Sequence[int]) -> list[int]:
+    return [process for process, _, command in _processes(sessions) if _EXECUTOR in command]
+
+
+def _is_daemon(command: str) -> bool:
+    return any(one in command for one in WORKERS)
+
+
+def _processes(sessions: Sequence[int]) -> Iterator[tuple[int, int, str]]:
+    """Process, parent and command line."""
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with suppress(OSError, ValueError):
+                text = (entry / "stat").read_text().rpartition(")")[2].split()
+                if int(text[3]) in sessions:
+                    command = (entry / "cmdline").read_bytes().decode(errors="replace")
+                    yield int(entry.name), int(text[1]), command
+
+
+@dataclass
+class Story:
+    """What happened, in numbers."""
+
+    kills: Counter[str] = field(default_factory=Counter)
+    batches: int = 0
+    starts: int = 0
+    seconds: float = 0.0
+    aborted: int = 0
+    """Records that are in the target and were never visible."""
+
+    def __str__(self) -> str:
+        kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(self.kills.items()))
+        return (
+            f"{sum(self.kills.values())} kills ({kinds}); {self.starts} starts of the query, {self.batches} batches, "
+            f"{self.aborted} records aborted, {self.seconds:.0f} s"
+        )
+
+
+class Fire:
+    """One query from topic to topic, and what is done to it."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        directory: Path,
+        seed: int,
+        *,
+        exactly_once: bool,
+        master: str = "local[2,4]",
+        conf: Mapping[str, str] | None = None,
+        sessions: Sequence[int] = (),
+    ) -> None:
+        """`sessions`: of processes that work for the query and are not its own."""
+        self._cluster = cluster
+        self._sessions = sessions
+        self._dice = random.Random(seed)
+        self._directory = directory
+        self._orders = directory / "orders"
+        self._orders.mkdir(parents=True)
+        self._checkpoint = directory / "checkpoint"
+        name = f"{'exact' if exactly_once else 'plain'}-{seed}-{master.partition(':')[0].partition('[')[0]}"
+        self._source, self._target = f"{name}-source", f"{name}-target"
+        with Admin(bootstrap_servers=cluster.bootstrap) as admin:
+            admin.create_topics([NewTopic(one, PARTITIONS, 3) for one in (self._source, self._target)])
+        # __transaction_state is created at first use, and needs all brokers for that, as in Kafka.
+        with Producer(bootstrap_servers=cluster.bootstrap, transactional_id="first") as producer:
+            producer.init_transactions()
+        self._sent = 0
+        self.story = Story()
+        self.job = Job(
+            {
+                "bootstrap": cluster.bootstrap,
+                "source": self._source,
+                "target": self._target,
+                "checkpoint": str(self._checkpoint),
+                "orders": str(self._orders),
+                "exactly_once": exactly_once,
+                "master": master,
+                "conf": dict(conf or {}),
+                "per_batch": 400,
+            },
+            directory,
+        )
+
+    def send(self, count: int) -> None:
+        """Ids that are new, each twice, the second time perhaps much later."""
+        ids = [*range(self._sent, self._sent + count), *self._dice.choices(range(self._sent + count), k=count)]
+        self._dice.shuffle(ids)
+        self._sent += count
+        with Producer({"bootstrap.servers": self._cluster.bootstrap, **_SETTINGS}) as producer:
+            for one in ids:
+                producer.send(self._source, b"%d" % one)
+
+    def _done(self) -> int:
+        """The last batch in the checkpoint."""
+        commits = self._checkpoint / "commits"
+        return max((int(one.name) for one in commits.glob("[0-9]*")), default=-1) if commits.is_dir() else -1
+
+    def _advance(self, batches: int) -> None:
+        """Until the query has done some more. It may end in the meantime, of what was done to it."""
+        wanted = self._done() + batches
+
+        def look() -> bool:
+            self.job.ensure()
+            return self._done() >= wanted
+
+        wait_until(look, f"batch {wanted} of the query\n{self._last_words()}", _BEHIND_S)
+
+    def _last_words(self) -> str:
+        return self.job.told() if self.job.starts else ""
+
+    def burn(self, kills: int, kinds: Sequence[str]) -> None:
+        begun_s = time.monotonic()
+        down: int | None = None
+        self.send(2000)
+        for number in range(kills):
+            self._advance(self._dice.choice((0, 1, 1, 2)))
+            self.send(400)
+            wait_until(lambda: self.job.ensure() or self.job.is_started, "a start of the query", _BEHIND_S)
+            # In the middle of something.
+            time.sleep(self._dice.random() * 2.5)
+            kind = kinds[number % len(kinds)] if number < len(kinds) else self._dice.choice(kinds)
+            if kind == "driver":
+                self.job.kill()
+            elif kind in ("worker", "executor"):
+                find = python_workers if kind == "worker" else executors
+                if not kill_one(find([*self.job.sessions, *self._sessions]), self._dice):
+                    kind = "driver"
+                    self.job.kill()
+            elif kind in ("raise", "die"):
+                (self._orders / f"{kind}-{number}").touch()
+            elif kind == "broker":
+                if down is not None:
+                    self._cluster.brokers[down].start()
+                down = self._dice.choice(sorted(self._cluster.brokers))
+                self._cluster.brokers[down].kill()
+            self.story.kills[kind] += 1
+            if down is not None and kind != "broker" and self._dice.random() < 0.6:
+                self._cluster.brokers[down].start()
+                down = None
+        if down is not None:
+            self._cluster.brokers[down].start()
+        for order in self._orders.iterdir():
+            order.unlink()
+            self.story.kills[order.name.partition("-")[0]] -= 1
+        self._settle()
+        self.story.starts, self.story.batches = self.job.starts, self._done() + 1
+        self.story.seconds = time.monotonic() - begun_s
+
+    def _settle(self) -> None:
+        """Until all ids are there, in peace, and the last batch is in the checkpoint."""
+
+        def is_done() -> bool:
+            self.job.ensure()
+            if len(self.visible()) < self._sent:
+                time.sleep(0.5)
+                return False
+            return True
+
+        wait_until(is_done, f"all {self._sent} ids\n{self._last_words()}", _BEHIND_S)
+        self.send(10)
+        wait_until(is_done, f"all {self._sent} ids\n{self._last_words()}", _BEHIND_S)
+        self._advance(0)
+
+    def visible(self) -> Counter[int]:
+        return self._read("read_committed")
+
+    def _read(self, isolation: str) -> Counter[int]:
+        partitions = [TopicPartition(self._target, index) for index in range(PARTITIONS)]
+        with Consumer(bootstrap_servers=self._cluster.bootstrap, isolation_level=isolation) as consumer:
+            ends = consumer.end_offsets(partitions)
+            consumer.assign(partitions)
+            for partition in partitions:
+                consumer.seek(partition, 0, until=ends[partition])
+            return Counter(int(record.value or b"-1") for record in consumer)
+
+    def result(self) -> Counter[int]:
+        """What is visible, when nothing is open any more."""
+        with Admin(bootstrap_servers=self._cluster.bootstrap) as admin:
+            open_ones = admin.list_transactions(states=[TransactionState.ONGOING])
+        self.job.kill()
+        visible = self.visible()
+        self.story.aborted = self._read("read_uncommitted").total() - visible.total()
+        assert open_ones == [] or all(one.transactional_id.endswith("/log") for one in open_ones), open_ones
+        return visible
+
+    @property
+    def expected(self) -> Counter[int]:
+        return Counter(range(self._sent))
