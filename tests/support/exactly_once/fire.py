@@ -48,8 +48,9 @@ class Job:
             )
             log.close()
 
-    @property
-    def is_started(self) -> bool:
+    def is_up(self) -> bool:
+        """Whether the query was started; starts the process if it has ended."""
+        self.ensure()
         return (self._directory / f"started-{self.starts}").exists()
 
     def kill(self) -> None:
@@ -201,7 +202,7 @@ class Fire:
         for number in range(kills):
             self._advance(self._dice.choice((0, 1, 1, 2)))
             self.send(400)
-            wait_until(lambda: self.job.ensure() or self.job.is_started, "a start of the query", _BEHIND_S)
+            wait_until(self.job.is_up, "a start of the query", _BEHIND_S)
             # In the middle of something.
             time.sleep(self._dice.random() * 2.5)
             kind = kinds[number % len(kinds)] if number < len(kinds) else self._dice.choice(kinds)
