@@ -80,12 +80,17 @@ def test_a_batch_is_visible_as_a_whole(spark: SparkSession, target: TopicData) -
     frame = spark.range(0, 3000, 1, 3).selectExpr("CAST(id AS STRING) AS key", "CAST(id AS STRING) AS value")
     frame.write.format("ottla").options(**options_of(target)).mode("append").save()
     assert committed(target) == values(3000)
+    # Also if its transactions have no timeout.
+    two_phase = options_of(target, **{"kafka.transaction.two.phase.commit.enable": "true"})
+    more = spark.range(3000, 3010, 1, 2).selectExpr("CAST(id AS STRING) AS value")
+    more.write.format("ottla").options(**two_phase).mode("append").save()
+    assert committed(target) == values(3010)
     frame.limit(0).write.format("ottla").options(**options_of(target)).mode("append").save()
     # The last task fails, so nothing of the others is visible.
     broken = frame.selectExpr("key", "IF(key = '2999', CAST(raise_error('no') AS STRING), value) AS value")
     with pytest.raises(PySparkException, match="no"):
         broken.write.format("ottla").options(**options_of(target)).mode("append").save()
-    assert committed(target) == values(3000)
+    assert committed(target) == values(3010)
 
 
 def test_a_write_with_a_name_takes_effect_once(spark: SparkSession, target: TopicData) -> None:

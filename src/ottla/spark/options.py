@@ -198,23 +198,26 @@ class WriteOptions:
         values, _, settings = _split(options, WRITE_OPTIONS, PRODUCER_CONFIG, _NOT_FOR_WRITING)
         if values["topic"] == "":
             raise OptionError("topic", "is empty: set a topic, or omit it and add a column topic")
-        _check_client(ProducerConfig.parse, settings)
+        exactly_once = None
+        if values["exactlyOnce"]:
+            exactly_once = _exactly_once(values, settings)
+        else:
+            _check_client(ProducerConfig.parse, settings)
         return cls(
             topic=values["topic"],
             results_path=values["resultsPath"] or None,
             client_settings=settings,
-            exactly_once=_exactly_once(values, settings) if values["exactlyOnce"] else None,
+            exactly_once=exactly_once,
         )
 
 
 def _exactly_once(values: Mapping[str, Any], settings: Mapping[str, str]) -> ExactlyOnceOptions:
     own = dict(settings)
-    transactional = {
-        "transactional.id": values["transactionalIdPrefix"],
-        "transaction.timeout.ms": _TRANSACTION_TIMEOUT_MS,
-    }
-    config = _check_client(ProducerConfig.parse, {**transactional, **own})
-    own.pop("transaction.timeout.ms", None)
+    transactional = {"transactional.id": values["transactionalIdPrefix"]}
+    config = _check_client(ProducerConfig.parse, own | transactional)
+    if not config.transaction_two_phase_commit_enable:
+        own.setdefault("transaction.timeout.ms", _TRANSACTION_TIMEOUT_MS)
+        config = _check_client(ProducerConfig.parse, own | transactional)
     if not values["commitTopic"]:
         raise OptionError("commitTopic", "is empty: set a topic, or omit it")
     return ExactlyOnceOptions(

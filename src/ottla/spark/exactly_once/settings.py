@@ -22,7 +22,7 @@ class ExactlyOnceOptions:
     timeout_ms: int
     is_two_phase: bool
     client_settings: Mapping[str, str]
-    """The config of a producer, without transactional.id."""
+    """The config of a transactional producer, without transactional.id."""
 
     def identifiers(self, sink: str) -> Identifiers:
         return Identifiers(self.prefix, sink)

@@ -140,11 +140,7 @@ def run_task(
 
 def _producer_settings(options: ExactlyOnceOptions) -> Mapping[str, str]:
     """The same for all tasks of a sink, so that they share producers; the id is changed before it is used."""
-    return {
-        **options.client_settings,
-        "transactional.id": f"{options.prefix}/unused",
-        "transaction.timeout.ms": str(options.timeout_ms),
-    }
+    return {**options.client_settings, "transactional.id": f"{options.prefix}/unused"}
 
 
 class _Counted:
