@@ -1,4 +1,8 @@
-"""A standalone Spark cluster of processes on this machine: a master and workers, each with one core."""
+"""A standalone Spark cluster of processes on this machine: a master and workers, each with one core.
+
+Workers have different loopback addresses, so that Spark takes them for different hosts, and speculates: it starts a
+task a second time, elsewhere, if it takes longer than the others.
+"""
 
 from __future__ import annotations
 
@@ -32,16 +36,17 @@ def standalone_spark(directory: Path, workers: int = 2) -> Iterator[Standalone]:
     master = f"spark://{_HOST}:{port}"
     with ExitStack() as running:
 
-        def start(name: str, *command: str) -> int:
-            return running.enter_context(_process(directory / name, *command))
+        def start(name: str, host: str, *command: str) -> int:
+            return running.enter_context(_process(directory / name, host, *command, "--host", host))
 
         sessions = [
-            start("master", "master.Master", "--host", _HOST, "--port", str(port), "--webui-port", "0"),
+            start("master", _HOST, "master.Master", "--port", str(port), "--webui-port", "0"),
             *(
                 start(
                     f"worker-{number}",
-                    *("worker.Worker", "--host", _HOST, "--webui-port", "0", "--cores", "1", "--memory", "700m"),
-                    *("--work-dir", str(directory / f"work-{number}"), master),
+                    f"127.0.0.{number + 2}",
+                    *("worker.Worker", master, "--webui-port", "0", "--cores", "1", "--memory", "700m"),
+                    *("--work-dir", str(directory / f"work-{number}")),
                 )
                 for number in range(workers)
             ),
@@ -53,19 +58,24 @@ def standalone_spark(directory: Path, workers: int = 2) -> Iterator[Standalone]:
             "spark.driver.bindAddress": _HOST,
             "spark.executor.memory": "512m",
             "spark.ui.enabled": "false",
+            "spark.speculation": "true",
+            "spark.speculation.interval": "20ms",
+            "spark.speculation.minTaskRuntime": "20ms",
+            "spark.speculation.multiplier": "1.2",
+            "spark.speculation.quantile": "0.5",
             "spark.executorEnv.PYTHONPATH": os.pathsep.join(sys.path),
         }
         yield Standalone(master, conf, sessions)
 
 
 @contextmanager
-def _process(directory: Path, *command: str) -> Iterator[int]:
+def _process(directory: Path, host: str, *command: str) -> Iterator[int]:
     directory.mkdir(parents=True)
     home = Path(pyspark.__file__).parent
     environment = {
         **os.environ,
         "SPARK_HOME": str(home),
-        "SPARK_LOCAL_IP": _HOST,
+        "SPARK_LOCAL_IP": host,
         "SPARK_DAEMON_MEMORY": "200m",
         "PYSPARK_PYTHON": sys.executable,
     }
