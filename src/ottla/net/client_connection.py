@@ -207,6 +207,24 @@ class ClientConnection(asyncio.BufferedProtocol):
         return self._options.client_id
 
     @property
+    def connect_timeout_s(self) -> float:
+        return self._options.connect_timeout_s
+
+    @property
+    def max_response_bytes(self) -> int:
+        return self._options.max_response_bytes
+
+    @property
+    def peer(self) -> Any:
+        """The address that was connected to, as sockets have it. For an open connection."""
+        return self._open_transport().get_extra_info("peername")
+
+    @property
+    def family(self) -> int:
+        """The family of that address."""
+        return cast(int, self._open_transport().get_extra_info("socket").family)
+
+    @property
     def is_open(self) -> bool:
         return self._transport is not None and self._failure is None
 

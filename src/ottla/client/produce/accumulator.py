@@ -28,7 +28,7 @@ from math import inf
 from sys import intern
 from threading import get_ident
 from time import monotonic
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from ottla.base.ids import TopicPartition
 from ottla.client.callbacks import Callbacks
@@ -36,13 +36,16 @@ from ottla.client.config import ProducerConfig
 from ottla.client.errors import ClientError, ClosedError
 from ottla.client.metadata import TopicInfo
 from ottla.client.produce import compiled
-from ottla.client.produce.batch import Batch
+from ottla.client.produce.batch import Batch, Outcome
 from ottla.client.produce.delivery import Delivery
 from ottla.client.produce.identity import Sequences, TransactionSequences
 from ottla.client.produce.partitioners import KeyHash, TopicPartitioner
 from ottla.client.produce.queues import PartitionQueue
 from ottla.client.produce.record import PreparedRecord
 from ottla.records.layout import HEADER_SIZE
+
+if TYPE_CHECKING:
+    from ottla.client.produce.fast_wait import FastWait
 
 _HASHES: Final = 1024
 _HASH_S: Final = 2e-6
@@ -118,6 +121,12 @@ class Accumulator:
         self.full: dict[Batch, int] = {}
         """Batches that were closed because they were full, and the thread that encodes each."""
         self.flushing = 0
+        self.fast_wait: FastWait | None = None
+        """How threads that wait for a batch send it themselves, if they can."""
+        self.patience_s = 0.0
+        """How long batches linger at least, because threads will probably send them themselves."""
+        self._half_settled: list[Batch] = []
+        """Batches with an outcome that not everybody was told of."""
         self._config = config
         self._wake = wake
         self._is_woken = False
@@ -207,7 +216,8 @@ class Accumulator:
     def _new_batch(self, queue: PartitionQueue, room: int, record: PreparedRecord) -> tuple[Batch, Delivery]:
         """Creates a batch with the record in it. No other code sees it yet."""
         now_s = monotonic()
-        batch = Batch(queue, room, now_s + self._linger_s, now_s + self._delivery_timeout_s)
+        linger_s = max(self._linger_s, self.patience_s)
+        batch = Batch(queue, room, now_s + linger_s, now_s + self._delivery_timeout_s)
         batch.left -= HEADER_SIZE
         if record.is_wide:
             batch.widen()
@@ -238,6 +248,49 @@ class Accumulator:
             self.wake_to_send()
             if encoded is not None:
                 batch.drop_records()
+
+    def settle_full(self, batch: Batch, outcome: Outcome) -> bool:
+        """Called by a thread that has sent such a batch itself, and got its outcome. Returns False, and does nothing,
+        if the batch was released. The loop tells everybody else who waits (`take_half_settled`)."""
+        queue = batch.queue
+        times_ms = batch.timestamps_ms() if batch.has_own_times else None
+        arrived = batch.identity, batch.number
+        itself = (batch,)
+        nothing: list[Any] = []
+        with self.lock:
+            # No call from here on, until it is done.
+            if batch not in self.full or batch.outcome is not None or not queue.ready or queue.ready[0] is not batch:
+                return False
+            del queue.ready[0]
+            del self.full[batch]
+            del self.unfinished[batch]
+            is_left = True
+            if queue.open is None and not queue.ready:
+                del self.active[queue]
+                is_left = False
+            self._free_bytes += batch.reserved_bytes
+            self._room_made += 1
+            batch.reserved_bytes = 0
+            batch.is_encoding = False
+            queue.last_arrived = arrived
+            batch.outcome = outcome
+            if batch.callbacks or batch.waiting or self._room_wanted:
+                self._half_settled += itself
+                is_left = True
+            batch.times_ms, batch.is_wide, batch.cells = times_ms, False, nothing
+            if is_left:
+                self.wake()
+        return True
+
+    def take_half_settled(self) -> None:
+        """In the loop: tells everybody of batches that threads have sent themselves, and of the room that they left."""
+        if self._half_settled:
+            nothing: list[Batch] = []
+            batches, self._half_settled = self._half_settled, nothing
+            for batch in batches:
+                self.forget(batch)
+                if batch.outcome is not None:
+                    batch.settle(batch.outcome)
 
     def release_full(self) -> None:
         """Leaves the full batches of this thread to the loop, which encodes them."""

@@ -64,7 +64,6 @@ class Batch:
 
     __slots__ = (
         "_counted",
-        "_waiting",
         "attempts",
         "bare_until",
         "callbacks",
@@ -95,6 +94,7 @@ class Batch:
         "stamps",
         "times_ms",
         "until_s",
+        "waiting",
         "wide_until",
     )
 
@@ -147,7 +147,8 @@ class Batch:
         """Where each part begins, and the parts, if the batch was too large for the broker."""
         self.is_watched = False
         """Whether anybody asked for its result."""
-        self._waiting: deque[tuple[int, Callable[[], object]]] = deque()
+        self.waiting: deque[tuple[int, Callable[[], object]]] = deque()
+        """What to call when the result of a record, with that index, is known."""
         self.callbacks: list[Any] = []
         """Indexes of records and functions to be called with their deliveries, one after the other. Tuples, or the
         deliveries themselves, would be hundreds of thousands of objects for the garbage collector to scan."""
@@ -330,11 +331,11 @@ class Batch:
     def when_done(self, index: int, call: Callable[[], object]) -> None:
         """Calls the function when the result of the record is known: at once, or in the loop. It must not raise."""
         entry = index, call
-        self._waiting.append(entry)
+        self.waiting.append(entry)
         if self.outcome is None and self.parts is None:
             return  # whoever sets one of them checks the list after that
         try:
-            self._waiting.remove(entry)
+            self.waiting.remove(entry)
         except ValueError:
             return  # it was seen there
         batch, place = self.place_of(index)
@@ -374,7 +375,7 @@ class Batch:
         self._tell_waiting()
 
     def _tell_waiting(self) -> None:
-        waiting = self._waiting
+        waiting = self.waiting
         while waiting:
             try:
                 index, call = waiting.popleft()

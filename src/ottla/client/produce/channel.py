@@ -8,7 +8,7 @@ leaders move. Belongs to the loop.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from ottla.base.ids import ZERO_UUID, TopicPartition
@@ -63,6 +63,11 @@ class Channel:
         return self._connection is not None and self._connection.is_open
 
     @property
+    def connection(self) -> ClientConnection | None:
+        """The connection, if there is one."""
+        return self._connection if self.is_connected else None
+
+    @property
     def has_room(self) -> bool:
         """Whether another request can be sent."""
         return self.in_flight < self._in_flight_max
@@ -82,7 +87,10 @@ class Channel:
             connection = self._connection
             if connection is None:
                 raise ClientError(f"there is no connection to broker {self.broker_id}")
-            request, version, names = self._request(connection, batches)
+            parts = [(batch.queue.partition, batch.encoded) for batch in batches]
+            request, version, names = produce_request(
+                self._config, self._cluster, connection, parts, self._transactions
+            )
             if self._config.acks == 0:
                 loop = asyncio.get_running_loop()
                 self._writing = loop.create_task(self._write(connection, request, version, batches))
@@ -93,32 +101,6 @@ class Channel:
             )
         except Exception as error:  # any error must reach the callers that wait for the batches
             asyncio.get_running_loop().call_soon(self._finish, batches, error)
-
-    def _request(
-        self, connection: ClientConnection, batches: Sequence[Batch]
-    ) -> tuple[ProduceRequest, int, dict[object, str]]:
-        topics: dict[str, ProduceTopic] = {}
-        by_name = False
-        for batch in batches:
-            name, index = batch.queue.partition
-            topic = topics.get(name)
-            if topic is None:
-                info = self._cluster.known_topic(name)
-                topic_id = info.topic_id if info is not None else ZERO_UUID
-                by_name = by_name or topic_id == ZERO_UUID
-                topics[name] = topic = ProduceTopic(name=name, topic_id=topic_id)
-            topic.partition_data.append(ProducePartition(index=index, records=batch.encoded))
-        at_most = _LAST_VERSION_BY_NAME if by_name else None
-        if self._transactions is not None and not self._transactions.is_version_2:
-            at_most = _LAST_OF_TRANSACTION_VERSION_1
-        version = connection.version_for(ProduceRequest, at_most=at_most)
-        request = ProduceRequest(
-            transactional_id=None if self._transactions is None else self._transactions.transactional_id,
-            acks=self._config.acks,
-            timeout_ms=self._config.request_timeout_ms,
-            topic_data=list(topics.values()),
-        )
-        return request, version, {topic.topic_id: name for name, topic in topics.items()}
 
     async def _write(
         self, connection: ClientConnection, request: ProduceRequest, version: int, batches: Sequence[Batch]
@@ -148,3 +130,34 @@ class Channel:
     def _finish(self, batches: Sequence[Batch], outcome: Answers | Exception) -> None:
         self.in_flight -= 1
         self._answered(batches, outcome)
+
+
+def produce_request(
+    config: ProducerConfig,
+    cluster: Cluster,
+    connection: ClientConnection,
+    parts: Iterable[tuple[TopicPartition, bytearray | memoryview | None]],
+    transactions: ProducerTransactions | None = None,
+) -> tuple[ProduceRequest, int, dict[object, str]]:
+    """A request with encoded batches of partitions, its version, and the names of its topics by their ids."""
+    topics: dict[str, ProduceTopic] = {}
+    at_most: int | None = None
+    if transactions is not None and not transactions.is_version_2:
+        at_most = _LAST_OF_TRANSACTION_VERSION_1
+    for (name, index), encoded in parts:
+        topic = topics.get(name)
+        if topic is None:
+            info = cluster.known_topic(name)
+            topic_id = info.topic_id if info is not None else ZERO_UUID
+            if topic_id == ZERO_UUID:
+                at_most = _LAST_VERSION_BY_NAME if at_most is None else min(at_most, _LAST_VERSION_BY_NAME)
+            topics[name] = topic = ProduceTopic(name=name, topic_id=topic_id)
+        topic.partition_data.append(ProducePartition(index=index, records=encoded))
+    version = connection.version_for(ProduceRequest, at_most=at_most)
+    request = ProduceRequest(
+        transactional_id=None if transactions is None else transactions.transactional_id,
+        acks=config.acks,
+        timeout_ms=config.request_timeout_ms,
+        topic_data=list(topics.values()),
+    )
+    return request, version, {topic.topic_id: name for name, topic in topics.items()}

@@ -39,6 +39,7 @@ from ottla.client.produce.accumulator import Accumulator
 from ottla.client.produce.batch import Batch
 from ottla.client.produce.delivery import Delivery
 from ottla.client.produce.encoding import Encoder
+from ottla.client.produce.fast_wait import FastWait
 from ottla.client.produce.interceptors import Interceptors
 from ottla.client.produce.record import (
     Headers,
@@ -99,6 +100,8 @@ class ProducerCore:
         self.sender = Sender(
             self.config, self._cluster, self.accumulator, self.encoder, self.interceptors, self.transactions
         )
+        if self._may_block and not self.interceptors and FastWait.suits(self.config):
+            self.accumulator.fast_wait = FastWait(self.config, self._cluster, self.accumulator, self.encoder)
         if self.transactions is not None:
             self.transactions.start(self._cluster, self.sender.look, self.finish)
 
@@ -111,6 +114,7 @@ class ProducerCore:
     def after_fork(self) -> None:
         """Called in a forked child, where nothing of this can be used, not even locks: another thread may hold them."""
         self._is_forked = True
+        self.accumulator.fast_wait = None
         self.accumulator.disable()
 
     def check_open(self) -> None:
@@ -263,7 +267,8 @@ class ProducerCore:
         try:
             if self._may_block and not self.is_in_loop:
                 compiled.loading.wait()
-            encoded = self.encoder.encode(batch)
+            # It has a number if its thread was about to send it itself, and a signal handler sends, too.
+            encoded = self.encoder.encode_signed(batch)
         except Exception as error:
             # The loop will try again, and report the error to waiting callers.
             _logger.debug("a batch for %s could not be encoded: %s", batch.partition, error)
@@ -301,6 +306,14 @@ class ProducerCore:
             reason = f"and no room came free within {config.max_block_ms / 1000:g} s (max.block.ms)"
         hint = "records come faster than brokers take them: send less, raise it, or look at the brokers"
         return BufferFullError(f"the buffer of {config.buffer_memory} bytes (buffer.memory) is full, {reason}; {hint}")
+
+    def flush_here(self, timeout_s: float | None) -> bool:
+        """In a thread that is about to flush: returns whether it has sent what there is itself."""
+        fast, unfinished = self.accumulator.fast_wait, list(self.accumulator.unfinished)
+        if fast is None or len(unfinished) != 1 or not fast.send(unfinished[0], timeout_s):
+            return False
+        self.raise_failure()
+        return True
 
     # The rest, in the loop.
 
@@ -385,8 +398,12 @@ class ProducerCore:
     def metrics(self) -> dict[str, int]:
         """Counts of what was sent, and of what is waiting."""
         accumulator = self.accumulator
+        counts = dict(self.sender.counts) if self.sender is not None else {}
+        if accumulator.fast_wait is not None:
+            for name, count in accumulator.fast_wait.counts.items():
+                counts[name] += count
         return {
-            **(self.sender.counts if self.sender is not None else {}),
+            **counts,
             "batches_unfinished": len(accumulator.unfinished),
             "buffer_free_bytes": accumulator.free_bytes,
         }

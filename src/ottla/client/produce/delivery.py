@@ -114,14 +114,22 @@ class Delivery:
         if self.done():
             return
         self.batch.check_waiting_thread()
+        told = timeout
         self.batch.is_watched = True
+        fast = self.batch.queue.fast_wait
+        if fast is not None:
+            until_s = inf if timeout is None else monotonic() + timeout
+            if fast.send(self.batch, timeout):
+                return
+            if timeout is not None:
+                timeout = max(0.0, until_s - monotonic())
         # A bare lock, held until the batch is done: an Event would cost more than everything else.
         arrived = threading.Lock()
         arrived.acquire()
         self.batch.when_done(self.index, arrived.release)
         self.batch.hurry()
         if not self.batch.queue.wait(partial(wait_for, arrived, timeout)):
-            raise CallTimeoutError(f"the record to {self.batch.partition} was not acknowledged within {timeout:g} s")
+            raise CallTimeoutError(f"the record to {self.batch.partition} was not acknowledged within {told:g} s")
 
     def _failure(self) -> Exception | None:
         batch, _ = self._place()

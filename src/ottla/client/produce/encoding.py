@@ -16,6 +16,8 @@ from ottla.client.config import ProducerConfig
 from ottla.client.produce import compiled
 from ottla.client.produce.batch import Batch
 from ottla.records import BatchOptions, BatchView, Compression, decode_batch, sequence_after
+from ottla.records.batch import attributes_of
+from ottla.records.fast_single import encode_single
 from ottla.records.header_sections import header_section
 from ottla.records.layout import ATTRIBUTES_AT, CRC_AT, HEADER_SIZE, PRODUCER_ID_AT
 from ottla.records.plain_columns import encode_plain_columns
@@ -44,6 +46,8 @@ class Encoder:
 
     def __init__(self, config: ProducerConfig) -> None:
         self._options = batch_options(config)
+        self._is_plain = self._options.compression is Compression.NONE
+        self._attributes = attributes_of(transactional=self._options.transactional)
 
     def is_heavy(self, batch: Batch) -> bool:
         """Whether encoding the batch would hold up the loop."""
@@ -51,6 +55,8 @@ class Encoder:
 
     def encode(self, batch: Batch) -> bytearray:
         encoded: bytearray
+        if batch.count == 1 and self._is_plain:
+            return self._encode_single(batch)
         columns = compiled.columns()
         if columns is not None and batch.count >= _KERNELS_FROM_RECORDS:
             encoded = columns.encode_columns(
@@ -68,6 +74,19 @@ class Encoder:
         compiled.spend(thread_time() - begun_s)
         return encoded
 
+    def encode_signed(self, batch: Batch) -> bytearray:
+        """The same, and writes its sequence number into it, if it has one."""
+        identity, sequence = batch.identity, batch.sequence
+        if batch.count == 1 and self._is_plain and identity is not None and sequence is not None:
+            return self._encode_single(batch, identity.producer_id, identity.epoch, sequence)
+        encoded = self.encode(batch)
+        sign_bytes(encoded, batch)
+        return encoded
+
+    def _encode_single(self, batch: Batch, *signature: int) -> bytearray:
+        value, key, section, _ = batch.cells if batch.is_wide else (*batch.cells, None, None, None)
+        return encode_single(value, key, section, batch.time_ms_of(0), self._attributes, *signature)
+
     def _encode_plainly(self, batch: Batch) -> bytearray:
         return encode_plain_columns(batch.values, batch.keys, batch.header_sections, batch.time_runs(), self._options)
 
@@ -84,8 +103,13 @@ def _timestamps_ms(batch: Batch) -> Any:
 
 def sign(batch: Batch) -> None:
     """Writes the producer's id and the batch's sequence number into its bytes."""
-    encoded = batch.encoded
-    if encoded is None or batch.identity is None or batch.sequence is None:
+    if batch.encoded is not None:
+        sign_bytes(batch.encoded, batch)
+
+
+def sign_bytes(encoded: bytearray | memoryview, batch: Batch) -> None:
+    """The same if the batch does not have its bytes."""
+    if batch.identity is None or batch.sequence is None:
         return
     if len(encoded) < _HEAVY_BYTES or compiled.columns() is None:
         BatchView(encoded).assign_producer(*batch.identity, batch.sequence)

@@ -18,6 +18,7 @@ producer: it accepts any sequence number from an unknown one. So the first batch
 
 from __future__ import annotations
 
+from collections.abc import Container
 from typing import TYPE_CHECKING, Final
 
 from ottla.client.transactions.identity import Identity
@@ -62,6 +63,18 @@ class Sequences:
         """Gives the batch its sequence number."""
         batch.identity, batch.sequence = self.identity, self._next
         self._next = sequence_after(self._next, batch.count)
+
+    def number_owned(self, batch: Batch, owned: Container[Batch]) -> bool:
+        """The same in one step, for a thread that sends the batch itself: returns False if it does not own it any more.
+        As long as it does, the loop numbers no batch of this partition."""
+        following = sequence_after(self._next, batch.count)
+        # No call from here on.
+        if batch not in owned:
+            return False
+        batch.identity = self.identity
+        batch.sequence = self._next
+        self._next = following
+        return True
 
 
 class TransactionSequences(Sequences):

@@ -129,7 +129,8 @@ class Producer(SendPath[K, V, Delivery]):
         core = self._core
         deadline_s = monotonic() + core.config.max_block_ms / 1000
         info = core.known(record.topic) or self._run(core.learn(record.topic))
-        return self._until_room(lambda: core.offer(info, record), deadline_s)
+        delivery = core.offer(info, record)
+        return self._until_room(lambda: core.offer(info, record), deadline_s) if delivery is None else delivery
 
     def _until_room(self, offer: Callable[[], T | None], deadline_s: float) -> T:
         """Returns the result of `offer`, which is called again whenever there is more room."""
@@ -255,6 +256,11 @@ class Producer(SendPath[K, V, Delivery]):
         `timeout` seconds. Raises the first failure of a record whose delivery nobody checked."""
         self._thread.check()
         timeout_s = seconds("timeout", timeout)
+        began_s = monotonic()
+        if self._core.flush_here(timeout_s):
+            return
+        if timeout_s is not None:
+            timeout_s = max(0.0, timeout_s - (monotonic() - began_s))
         self._run(self._core.flush(), timeout_s)
 
     def partitions_for(self, topic: str) -> list[PartitionInfo]:

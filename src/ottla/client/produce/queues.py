@@ -23,6 +23,7 @@ from ottla.client.transactions.identity import Identity
 
 if TYPE_CHECKING:
     from ottla.client.produce.accumulator import Accumulator
+    from ottla.client.produce.fast_wait import FastWait
 
 T = TypeVar("T")
 
@@ -32,10 +33,10 @@ class PartitionQueue:
 
     __slots__ = (
         "_accumulator",
-        "_last_arrived",
         "callbacks",
         "has_refused",
         "in_flight",
+        "last_arrived",
         "last_number",
         "leader_id",
         "not_before_s",
@@ -51,7 +52,8 @@ class PartitionQueue:
         """Calls functions of the user."""
         self.last_number = 0
         """The number of the last batch that was created."""
-        self._last_arrived: tuple[Identity | None, tuple[int, ...]] = None, ()
+        self.last_arrived: tuple[Identity | None, tuple[int, ...]] = None, ()
+        """The identity and the number of the last batch that arrived."""
         self.partition = partition
         self.open: Batch | None = None
         self.ready: deque[Batch] = deque()
@@ -103,13 +105,25 @@ class PartitionQueue:
         at_s = 0.0 if self.ready or in_hurry else first.ripe_at_s
         return max(at_s, self.not_before_s)
 
+    def is_quiet_for(self, producer: Identity | None) -> bool:
+        """Whether there is no batch but the open one, nothing failed, and the partition's leader knows the producer."""
+        known = self.sequences.identity
+        if producer is None or known is None or known.producer_id != producer.producer_id or self._is_unknown:
+            return False
+        is_sound = not self.sequences.is_broken and not self.has_refused and self.not_before_s == 0.0
+        return is_sound and not self.ready and not self.in_flight
+
+    @property
+    def fast_wait(self) -> FastWait | None:
+        return self._accumulator.fast_wait
+
     @property
     def _is_unknown(self) -> bool:
         """Whether the partition's leader may not know this producer yet. From an unknown one it accepts any sequence
         number: if it refuses the first batch for a transient reason and accepts the second, the first is lost. So the
         first is sent alone."""
         identity = self.sequences.identity
-        return identity is not None and identity != self._last_arrived[0]
+        return identity is not None and identity != self.last_arrived[0]
 
     @property
     def first(self) -> Batch | None:
@@ -130,7 +144,7 @@ class PartitionQueue:
         """Called when a batch arrived. A broker accepts sequence numbers without a gap, so refused batches before it
         are there; those after it can be sent again. Returns those that are there."""
         if not self._is_before_arrived(arrived):
-            self._last_arrived = arrived.identity, arrived.number
+            self.last_arrived = arrived.identity, arrived.number
         if not self.has_refused:
             return []
         self.has_refused = False
@@ -141,7 +155,7 @@ class PartitionQueue:
         return there
 
     def _is_before_arrived(self, batch: Batch) -> bool:
-        identity, number = self._last_arrived
+        identity, number = self.last_arrived
         return identity is not None and batch.identity == identity and batch.number < number
 
     @property

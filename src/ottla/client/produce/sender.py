@@ -16,7 +16,7 @@ from collections.abc import Coroutine, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from math import inf
 from time import monotonic
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ottla.base.error_codes import ErrorCode
 from ottla.client.cluster import Cluster, may_pass
@@ -41,6 +41,9 @@ from ottla.client.transactions.dialogue import CONCURRENT_BACKOFF_S
 from ottla.client.transactions.identity import Identity
 from ottla.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from ottla.wire.messages.produce import ProducePartitionResponse
+
+if TYPE_CHECKING:
+    from ottla.client.produce.fast_wait import FastWait
 
 _NO_TRANSACTION: Final = 2**31 - 1
 _REQUEST_OVERHEAD_BYTES: Final = 512
@@ -89,9 +92,14 @@ class Sender:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, *(channel.close() for channel in self._channels.values()), return_exceptions=True)
+        fast = self._accumulator.fast_wait
+        if fast is not None:
+            fast.close()
         for batch in self._accumulator.refuse():
             self._remove(batch)
-            self._settle(batch, _failed(ClosedError("the producer was closed before the record was acknowledged")))
+            if batch.outcome is None:
+                self._settle(batch, _failed(ClosedError("the producer was closed before the record was acknowledged")))
+        self._accumulator.take_half_settled()
         if self._threads is not None:
             self._threads.shutdown(wait=False)
 
@@ -103,6 +111,7 @@ class Sender:
             return
         accumulator = self._accumulator
         accumulator.begin_look()
+        accumulator.take_half_settled()
         now_s = monotonic()
         in_hurry = accumulator.is_in_hurry
         next_at_s = self._expire(now_s)
@@ -128,6 +137,8 @@ class Sender:
             self._fill(leader_id, queues, now_s)
         if leaderless:
             self._in_background("leaders", self._learn_leaders(leaderless))
+        if accumulator.fast_wait is not None:
+            next_at_s = min(next_at_s, self._look_after(accumulator.fast_wait, now_s, has_sent=bool(by_leader)))
         channels = self._channels.values()
         accumulator.end_look(next_at_s, can_send=not channels or any(channel.has_room for channel in channels))
         self._look_at(next_at_s, now_s)
@@ -136,6 +147,14 @@ class Sender:
         if self._timer is not None:
             self._timer.cancel()
         self._timer = None if at_s == inf else self._loop.call_later(max(0.0, at_s - now_s), self.look)
+
+    def _look_after(self, fast: FastWait, now_s: float, *, has_sent: bool) -> float:
+        """Does what threads that send batches themselves need; returns when to look again."""
+        if fast.wanted is not None:
+            connection = self._channels[fast.wanted].connection if fast.wanted in self._channels else None
+            if connection is not None:
+                self._in_background(fast, fast.open(fast.wanted, connection))
+        return fast.look(now_s, self._identity, has_sent=has_sent)
 
     def _active_in_transaction(self) -> list[PartitionQueue]:
         """The queues whose partitions are part of the transaction; others are added in the background. What is not to
@@ -386,9 +405,11 @@ class Sender:
     def _give_up(self, batch: Batch, error: Exception, cause: Exception | None = None) -> None:
         if batch.outcome is not None:
             return  # It was dropped meanwhile, with its transaction.
+        self._remove(batch)
+        if batch.outcome is not None:
+            return  # A thread that sent it itself was faster.
         if batch.sequence is not None:
             batch.queue.sequences.is_broken = True
-        self._remove(batch)
         self._settle(batch, _failed(error, cause))
 
     def _remove(self, batch: Batch) -> None:
