@@ -20,7 +20,7 @@ from collections.abc import Collection, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from ottla.base.coordination import CoordinationError
+from ottla.base.coordination import CoordinationError, NoNodeError
 from ottla.base.ids import TopicPartition, Uuid
 from ottla.broker.configs.cluster_settings import ClusterSettings, fetch_settings
 from ottla.broker.configs.listeners import Listener
@@ -35,6 +35,7 @@ from ottla.broker.metadata.features import LiveRegistration
 from ottla.broker.observability.cluster_numbers import ClusterNumbers
 from ottla.broker.startup.session_watch import SessionWatch
 from ottla.controller.cluster_controller import ClusterController
+from ottla.controller.driver.tree_reader import read_topics
 from ottla.controller.settings import ControllerSettings
 from ottla.replication.fetching.fetchers import Fetchers
 from ottla.replication.fetching.replication_quota import ReplicationQuotas
@@ -169,8 +170,19 @@ class ClusterMember:
         self.control = ControlRequests(
             self._roles, broker.metadata, self._epoch, self._is_elected, self._metadata_changed
         )
+        broker.metadata.expect(await self._partitions_in_tree())
         await broker.registrar.register(listeners, broker.config.rack)
         self.sessions.start()
+
+    async def _partitions_in_tree(self) -> Mapping[str, Collection[int]]:
+        """Of topics that are not about to be deleted: the controller does not tell brokers of those."""
+        try:
+            names = await self._tree.children(paths.TOPICS)
+            deleted = set(await self._tree.children(paths.DELETE_TOPICS))
+        except NoNodeError:  # this is the first broker of the cluster
+            return {}
+        topics = await read_topics(self._tree, [name for name in names if name not in deleted])
+        return {name: assignment.partitions.keys() for name, assignment in topics.items()}
 
     async def serve(self) -> None:
         await self.controller.start()

@@ -84,6 +84,16 @@ async def produce(broker: Broker, topic: str = "orders", acks: int = -1) -> Erro
     return ErrorCode.of(response.responses[0].partition_responses[0].error_code)
 
 
+def test_a_broker_that_starts_knows_what_the_controller_will_tell(tmp_path: Path) -> None:
+    async def work(first: Broker, second: Broker) -> None:
+        await create(first, 1, 2)
+        await create(first, 1, name="gone")
+        await first.coordination.create(paths.deleted_topic("gone"))
+        assert await member(second)._partitions_in_tree() == {"orders": {0}}
+
+    with_pair(tmp_path, work)
+
+
 def test_one_is_the_controller_and_both_know_it(tmp_path: Path) -> None:
     async def work(first: Broker, second: Broker) -> None:
         assert member(first).controller.is_active

@@ -41,14 +41,21 @@ _LISTENER_NOT_FOUND_SINCE: Final = 6
 def metadata(
     broker: Broker, request: MetadataRequest, context: RequestContext
 ) -> MetadataResponse | Coroutine[Any, Any, MetadataResponse]:
-    cache = broker.metadata
-    if not cache.is_told:
-        return _when_told(broker, request, context)
+    if not broker.metadata.is_complete and not broker.metadata.knows(_names_in(request, context)):
+        return _when_known(broker, request, context)
     return _answer(broker, request, context)
 
 
-async def _when_told(broker: Broker, request: MetadataRequest, context: RequestContext) -> MetadataResponse:
-    await broker.metadata.until_told()
+def _names_in(request: MetadataRequest, context: RequestContext) -> list[str] | None:
+    """None for all topics, and for those that are asked for by id."""
+    if request.topics is None or (context.version == 0 and not request.topics):
+        return None
+    names = [topic.name for topic in request.topics if topic.name is not None]
+    return names if len(names) == len(request.topics) else None
+
+
+async def _when_known(broker: Broker, request: MetadataRequest, context: RequestContext) -> MetadataResponse:
+    await broker.metadata.until_known(_names_in(request, context))
     answer = _answer(broker, request, context)
     return answer if isinstance(answer, MetadataResponse) else await answer
 
@@ -132,16 +139,18 @@ def _by_name(
     return [
         *_known(cache, [topics[name] for name in names if name in topics], context),
         *(
-            MetadataTopicResponse(error_code=_error_of(name, refusals), name=name, is_internal=is_internal(name))
+            MetadataTopicResponse(error_code=_error_of(cache, name, refusals), name=name, is_internal=is_internal(name))
             for name in names
             if name not in topics
         ),
     ]
 
 
-def _error_of(name: str, refusals: dict[str, ErrorCode]) -> ErrorCode:
+def _error_of(cache: MetadataCache, name: str, refusals: dict[str, ErrorCode]) -> ErrorCode:
     if fault_of_name(name) is not None:
         return ErrorCode.INVALID_TOPIC_EXCEPTION
+    if cache.is_expected(name):
+        return ErrorCode.LEADER_NOT_AVAILABLE
     return refusals.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 

@@ -3,12 +3,16 @@
 A lone broker's controller puts topics in directly (`topic_host`). In a cluster, the controller sends UpdateMetadata
 requests (`update`): each names all live brokers, and the partitions that changed. A partition that has never had a
 leader is not named, so there can be gaps, which hold `UNKNOWN_PARTITION`.
+
+A new controller names brokers first, then partitions in the order of their urgency. So a broker that starts meanwhile
+knows only some of them for a moment. It must not take the others for deleted: clients would give up, and transactions
+would end without their markers. What it has to wait for is in ZooKeeper (`expect`).
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final, TypeVar
@@ -19,6 +23,8 @@ from ottla.controller.state import UNKNOWN_PARTITION, PartitionState, TopicState
 T = TypeVar("T")
 NO_CONTROLLER: Final = -1
 _FIRST_UPDATE_S: Final = 2.0
+_EXPECTED_S: Final = 30.0
+"""How long partitions may be missing after the controller's first request. Those without a leader are never named."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +59,7 @@ class MetadataCache:
         self._by_listener: dict[str, dict[int, BrokerEndpoint]] = {}
         self._topics: dict[str, TopicState] = {}
         self._names: dict[Uuid, str] = {}
+        self._expected: dict[str, set[int]] = {}
         self._waiting: dict[asyncio.Future[None], None] = {}
 
     # --- brokers ------------------------------------------------------------------------------------------------------
@@ -113,6 +120,20 @@ class MetadataCache:
         known = self._topics.get(topic)
         return known is not None and all(each.leader in self._brokers for each in known.partitions)
 
+    def may_exist(self, topic: str, index: int) -> bool:
+        """Whether the partition exists, or the controller may just not have named it yet."""
+        if not self.is_told or self.partition(topic, index) is not None:
+            return True
+        return index in self._expected.get(topic, ())
+
+    def is_expected(self, topic: str) -> bool:
+        """Whether the controller has yet to name some partition of the topic."""
+        return topic in self._expected
+
+    def expect(self, partitions: Mapping[str, Iterable[int]]) -> None:
+        """Says which partitions there are in ZooKeeper, before the controller has told this broker anything."""
+        self._expected = {topic: missing for topic, indexes in partitions.items() if (missing := set(indexes))}
+
     def put_topic(self, topic: TopicState) -> None:
         known = self._topics.get(topic.name)
         if known is not None and known.topic_id != topic.topic_id:
@@ -133,6 +154,15 @@ class MetadataCache:
         """Takes what the controller sent: all live brokers by listener, and changed topics. Returns the names of topics
         that are gone."""
         self.controller_id = controller_id
+        if self._expected:
+            if not self.is_told:
+                asyncio.get_running_loop().call_later(_EXPECTED_S, self._expect_nothing)
+            for change in changes:
+                missing = self._expected.get(change.name)
+                if missing is not None:
+                    missing.difference_update(change.partitions)
+                    if not missing:
+                        del self._expected[change.name]
         self.is_told = True
         self._replace_brokers(endpoints)
         gone = [change.name for change in changes if not self._change_topic(change)]
@@ -179,10 +209,23 @@ class MetadataCache:
             value = found()
         return value
 
-    async def until_told(self) -> None:
-        """Waits for the controller's first request, but not for long: clients should not see a broker that has just
-        started as a cluster of its own."""
-        await self.until(lambda: self.is_told or None, _FIRST_UPDATE_S)
+    @property
+    def is_complete(self) -> bool:
+        """Whether the controller has told of all that this broker found in ZooKeeper when it started."""
+        return self.is_told and not self._expected
+
+    def knows(self, topics: Iterable[str] | None) -> bool:
+        """Whether the controller has told of these topics, or of all, what there is to tell."""
+        return self.is_complete or (self.is_told and topics is not None and self._expected.keys().isdisjoint(topics))
+
+    async def until_known(self, topics: Collection[str] | None) -> None:
+        """Waits for that, but not for long: clients should not see a broker that has just started as a cluster of its
+        own, or existing topics as deleted."""
+        await self.until(lambda: self.knows(topics) or None, _FIRST_UPDATE_S)
+
+    def _expect_nothing(self) -> None:
+        self._expected = {}
+        self._changed()
 
     def wake(self) -> None:
         """Asks all who wait again: something else that they look at has changed."""

@@ -22,7 +22,7 @@ def hosted_partition(broker: Broker, topic: str, index: int) -> Partition:
 
 def unhosted(broker: Broker, topic: str, index: int) -> ErrorCode:
     """The error for a partition that this broker does not host: whether there is one elsewhere."""
-    if broker.metadata.partition(topic, index) is not None or not broker.metadata.is_told:
+    if broker.metadata.may_exist(topic, index):
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
     return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 

@@ -81,6 +81,6 @@ class MarkerAppender:
         return None
 
     def _unhosted(self, name: TopicPartition) -> ErrorCode:
-        if self._metadata.partition(name.topic, name.partition) is not None or not self._metadata.is_told:
+        if self._metadata.may_exist(name.topic, name.partition):
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -141,7 +141,7 @@ class BrokerMarkerSender:
                 continue
             known = self._metadata.partition(name.topic, name.partition)
             if known is None:
-                if hosted is None and self._metadata.is_told:
+                if hosted is None and not self._metadata.may_exist(name.topic, name.partition):
                     _logger.info("%s is deleted: the transaction of producer %d ends without it", *_of(name, write))
                     write.left.discard(name)
             elif self._open_peer is not None and self._metadata.is_alive(known.leader):

@@ -341,3 +341,19 @@ async def test_it_does_not_wait_for_ever(broker: LoneBroker, monkeypatch: pytest
     broker.metadata.is_told = False
     response = await ask(broker, "nothing", allow_auto_topic_creation=False)
     assert errors(response) == {"nothing": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+
+
+@on_tree
+async def test_a_topic_that_the_controller_has_yet_to_name_is_not_unknown(
+    broker: LoneBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ottla.broker.metadata.metadata_cache._FIRST_UPDATE_S", 0.01)
+    await broker.create("events")
+    broker.metadata.expect({"late": [0]})
+    names = ("events", "late", "nothing")
+    response = await ask(broker, *names, allow_auto_topic_creation=False)
+    assert errors(response) == {
+        "events": ErrorCode.NONE,
+        "late": ErrorCode.LEADER_NOT_AVAILABLE,
+        "nothing": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    }

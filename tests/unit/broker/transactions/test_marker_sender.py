@@ -322,6 +322,23 @@ def test_deleted_partitions_are_dropped_if_the_metadata_is_known(run: Run) -> No
     run(test)
 
 
+def test_partitions_that_the_controller_has_yet_to_name_are_not_deleted(run: Run) -> None:
+    """A coordinator that has just started completes the transactions that it finds."""
+
+    async def test(world: World) -> None:
+        late = TopicPartition("late", 0)
+        world.broker.metadata.expect({"late": [0]})
+        world.tell(OTHER)
+        world.write(MINE, late)
+        await asyncio.sleep(0)
+        assert (world.done, world.sender.waiting_count) == ([], 1)
+        world.broker.metadata.expect({})
+        world.sender.metadata_changed()
+        assert await world.ended() == [NONE]
+
+    run(test)
+
+
 def test_nothing_is_told_after_a_cancellation(run: Run) -> None:
     async def test(world: World) -> None:
         world.write(MINE).cancel()  # it is written already, and its coordinator does not want to know
