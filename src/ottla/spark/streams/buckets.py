@@ -1,0 +1,151 @@
+"""Runs a step of `streams.cores` on a streaming DataFrame, with Spark's state.
+
+Rows are grouped by a bucket of keys. For each bucket with rows in a micro-batch, Spark calls `BucketProcessor`, which
+loads the state of all its keys at once, runs the step for each key, and stores what changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.sql import Column, Row
+from pyspark.sql import functions as F
+from pyspark.sql.streaming.stateful_processor import (
+    StatefulProcessor,
+    StatefulProcessorHandle,
+    TimerValues,
+)
+from pyspark.sql.types import BinaryType, LongType, StructField, StructType
+
+from ottla.base.errors import OttlaError
+from ottla.spark.streams.bucket_state import STATE_KEY, STATE_VALUE, BucketMap, bucket_map
+from ottla.spark.streams.cores.changes import Change, in_order
+from ottla.spark.streams.cores.steps import State, Step
+from ottla.spark.streams.frames import KEY, OFFSET, PARTITION, TIMESTAMP, TOPIC, VALUE
+from ottla.spark.streams.stateful import transform_with_state
+from ottla.spark.streams.values import packed
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+BUCKETS: Final = 256
+"""Part of the state format."""
+
+AT: Final = "at_us"
+POSITION: Final = "position"
+
+_STATE: Final = "ottla"
+_ABOUT: Final = b"\0"
+"""The key of the description of the operator. Those of its own state begin with another byte."""
+_OWN: Final = b"\1"
+
+
+class CheckpointError(OttlaError):
+    """A checkpoint holds the state of another query."""
+
+
+@dataclass(frozen=True)
+class Input:
+    """One side of an operator: which columns are the key and what else a step needs."""
+
+    frame: DataFrame
+    side: int
+    what: str
+    """Names the argument in errors."""
+    extra: Column | None = None
+    """A column of bytes."""
+
+
+def run(step: Step, inputs: Sequence[Input], about: str) -> DataFrame:
+    """The results of a step: the key and the fields as bytes, the timestamp in microseconds, and a position.
+
+    `about` describes the operator and the types of its inputs: a query that continues from a checkpoint with another
+    description fails.
+    """
+    return run_packed(step, [packed_rows(one) for one in inputs], about)
+
+
+def packed_rows(one: Input) -> DataFrame:
+    """The rows of an input as a step gets them, and the bucket of each."""
+    frame = one.frame
+    kinds = {field.name: field.dataType for field in frame.schema.fields}
+    lane = F.xxhash64(F.lit(one.what), F.col(TOPIC), F.col(PARTITION))
+    return frame.select(
+        packed(F.col(KEY), kinds[KEY], f"the key of {one.what}").alias("key"),
+        F.lit(one.side).alias("side"),
+        lane.alias("lane"),
+        F.col(OFFSET).alias(POSITION),
+        F.coalesce(F.unix_micros(TIMESTAMP), F.lit(0)).alias(AT),
+        packed(F.col(VALUE), kinds[VALUE], f"the value of {one.what}").alias("value"),
+        (F.lit(None).cast("binary") if one.extra is None else one.extra).alias("extra"),
+    )
+
+
+def run_packed(step: Step, rows: Sequence[DataFrame], about: str) -> DataFrame:
+    """As `run`, for rows that are already packed."""
+    united = reduce(lambda left, right: left.unionByName(right), rows)
+    bucket = F.pmod(F.xxhash64(F.coalesce("key", "extra")), F.lit(BUCKETS)).cast("int")
+    groups = united.select(bucket.alias("bucket"), "*").groupBy("bucket")
+    fields = [StructField(name, BinaryType()) for name in step.fields]
+    schema = StructType(
+        [StructField("key", BinaryType()), StructField(AT, LongType()), StructField(POSITION, LongType()), *fields]
+    )
+    return transform_with_state(groups, BucketProcessor(step, about), schema)
+
+
+class BucketProcessor(StatefulProcessor):
+    """Calls a step for each key of a bucket."""
+
+    def __init__(self, step: Step, about: str) -> None:
+        self._step = step
+        self._about = about.encode()
+        self._make_row = Row("key", AT, POSITION, *step.fields)
+        self._map: BucketMap | None = None
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        self._map = bucket_map(handle.getMapState(_STATE, STATE_KEY, STATE_VALUE))
+
+    def close(self) -> None:
+        self._map = None
+
+    def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: TimerValues) -> Iterator[Row]:  # noqa: ARG002, N802, N803
+        by_key: dict[bytes | None, list[Change]] = {}
+        for _, row_key, side, lane, position, at_us, value, extra in rows:
+            by_key.setdefault(row_key, []).append(Change(side, lane, position, at_us, value, extra))
+        return self._run(by_key)
+
+    def _run(self, by_key: dict[bytes | None, list[Change]]) -> Iterator[Row]:
+        step, stored = self._step, self._map
+        if stored is None:
+            raise CheckpointError("rows came before the state was opened")
+        for key, changes in by_key.items():
+            by_key[key] = in_order(changes)
+
+        def read(keys: list[bytes]) -> list[bytes | None]:
+            return stored.read([_OWN + key for key in keys])
+
+        state = State()
+        wanted = [one for key, changes in by_key.items() for one in step.state_keys(key, changes)]
+        about = stored.read([_ABOUT])[0]
+        self._check(about)
+        state.load(wanted, read)
+        state.load((one for key, changes in by_key.items() for one in step.more_state_keys(key, changes, state)), read)
+        position = 0
+        for key, changes in by_key.items():
+            for result in step.apply(key, changes, state):
+                yield self._make_row(result.key, result.at_us, position, *result.fields)
+                position += 1
+        changed = {_OWN + key: data for key, data in state.changes().items()}
+        if about is None and changed:
+            changed[_ABOUT] = self._about
+        stored.write(changed)
+
+    def _check(self, found: bytes | None) -> None:
+        if found is not None and found != self._about:
+            raise CheckpointError(
+                f"the checkpoint holds the state of {found.decode()!r}, but the query has {self._about.decode()!r} in "
+                "its place. Use another checkpointLocation, or the query and the types with which it was written"
+            )
