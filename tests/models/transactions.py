@@ -238,6 +238,7 @@ class TransactionModel:
         self.payloads = 0
         self.leader_epoch = 0
         self.passed_ms = 0
+        self.is_at_rest = False
         self._lead(ModelLog([], self._note_owners))
 
     # --- the coordinator --------------------------------------------------------------------------------------------
@@ -285,7 +286,7 @@ class TransactionModel:
                 return False
             error = self._put_marker(each.partition, marker)
             assert not error, f"{marker} of the leading coordinator is refused: {error.name}"
-        self.log.refusals = self.chance.random() < 0.1
+        self.log.refusals = self.chance.random() < 0.1 and not self.is_at_rest
         return True
 
     async def _crash(self) -> None:
@@ -695,6 +696,7 @@ class TransactionModel:
 
     async def _come_to_rest(self) -> None:
         """Nothing fails any more. New producers of every id end what is open."""
+        self.is_at_rest, self.log.refusals = True, 0
         self.network.clear()
         await self._calm()
         for transactional_id in "xy":

@@ -46,14 +46,14 @@ class Completion:
         self._shard.context.when_committed(partial(self._send, transactional_id))
 
     def complete_now(self, transaction: Transaction) -> bool:
-        """Completes a transaction whose Prepare… state was just appended. False if something has to be waited for, or
-        failed: then `begin` must be called."""
+        """Completes a transaction whose Prepare… state was just appended; the record is owed. False if something has
+        to be waited for, or failed: then `begin` must be called."""
         if len(transaction.partitions) > _PARTITIONS_NOW or not self._shard.context.is_committed():
             return False
         if not self._markers.write_now(self._marker_of(transaction), transaction.partitions):
             return False
-        # If this fails, it is tried again, as after markers that took longer.
-        self._shard.context.write(partial(self._complete, transaction.transactional_id))
+        self._shard.owe(transaction.completed(self._shard.now_ms))
+        self._shard.completed(transaction)
         return True
 
     def cancel_all(self) -> None:
@@ -96,15 +96,12 @@ class Completion:
         if not self._shard.is_completing(transactional_id):
             return WriteOutcome(None)
         transaction = self._shard.transactions[transactional_id]
-        return WriteOutcome(
+        return self._shard.write_of(
             None,
             [record_of(transaction.completed(self._shard.now_ms))],
-            on_appended=partial(self._completed, transaction),
+            on_appended=partial(self._shard.completed, transaction),
             on_failed=partial(self._not_completed, transactional_id),
         )
-
-    def _completed(self, transaction: Transaction) -> None:
-        self._shard.completed(transaction)
 
     def _not_completed(self, transactional_id: str, _: CoordinatorError) -> None:
         self._shard.context.schedule(

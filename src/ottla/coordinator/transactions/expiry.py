@@ -43,7 +43,7 @@ class Expiry:
         expired = [each for each in some if self._is_expired(each, now_ms, expiration_ms)]
         if expired:
             _logger.info("Removing %d transactional ids that were not used for %d ms.", len(expired), expiration_ms)
-        return WriteOutcome(None, [tombstone_of(each) for each in expired])
+        return self._shard.write_of(None, [tombstone_of(each) for each in expired])
 
     def _is_expired(self, transactional_id: str, now_ms: int, expiration_ms: int) -> bool:
         transaction = self._shard.transactions.get(transactional_id)

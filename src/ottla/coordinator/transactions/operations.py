@@ -53,7 +53,7 @@ def _fence(shard: TransactionShard, aborted: Transaction) -> WriteOutcome[InitPr
         shard.counts.fenced += 1
         shard.appended(aborted)
 
-    return WriteOutcome(None, shard.records_of(aborted), on_appended=appended)
+    return shard.write_of(None, shard.records_of(aborted), appended)
 
 
 def _initialized(transaction: Transaction) -> InitProducerIdResponse:

@@ -104,7 +104,9 @@ class TransactionCoordinatorService:
         self.runtime.unload(index)
 
     def close(self) -> None:
-        """Answers every waiting request."""
+        """Writes what is owed to the log, and answers every waiting request."""
+        for shard in self.runtime.active_shards():
+            shard.pay()
         self.runtime.close()
 
     # --- producers --------------------------------------------------------------------------------------------------

@@ -1,16 +1,25 @@
 """The state machine of one partition of `__transaction_state`: its transactional ids.
 
-Hard state is `transactions` and what is derived from it (`open`); only replay changes it. Soft state is what is under
-way: markers (`completion`), and requests that wait for them. `changed` is how every operation writes: whatever brings a
-transaction into a Prepare… state also starts its completion.
+Hard state is `transactions` and what is derived from it (`open`); only replay changes it, with one exception: a
+Complete… state whose record is owed. Soft state is what is under way: markers (`completion`), and requests that wait
+for them. `changed` is how nearly every operation writes: whatever brings a transaction into a Prepare… state also
+starts its completion.
+
+**Owed records.** A transaction whose markers are all committed can be completed again at any time: a coordinator that
+finds it in its Prepare… state sends the markers again, which end nothing the second time. So its Complete… record need
+not be appended at once: it is the first of the next batch of this shard, whatever that is, which saves an append for
+each transaction. The next transaction of the same producer is in a batch with it or after it, never without it. If
+nothing else is written for a moment, it is written alone; if the coordinator dies before, it is as if it had died
+between the last marker and the completion. Every write of the shard is made by `write_of`, which adds what is owed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Final, TypeVar
 
+from ottla.coordinator.errors import CoordinatorError
 from ottla.coordinator.key_values import KeyValue, Record
 from ottla.coordinator.shards import ShardContext, WriteOutcome
 from ottla.coordinator.transactions.completion import Completion
@@ -24,6 +33,11 @@ from ottla.coordinator.transactions.timeouts import Timeouts
 from ottla.coordinator.transactions.transaction import Transaction
 
 R = TypeVar("R")
+
+_OWED: Final = "owed"
+_OWED_S: Final = 0.1
+"""After this time, owed records are written without others."""
+_RETRY_S: Final = 1.0
 
 
 @dataclass(slots=True)
@@ -51,6 +65,8 @@ class TransactionShard:
         self._completion = Completion(self, markers)
         self._timeouts = Timeouts(self)
         self._expiry = Expiry(self)
+        self._owed: list[KeyValue] = []
+        """Records to be appended before any others; the state has them already."""
         self._waiting: dict[str, list[Callable[[], None]]] = {}
         self._is_unloaded = False
 
@@ -61,7 +77,9 @@ class TransactionShard:
     # --- hard state -------------------------------------------------------------------------------------------------
 
     def replay(self, records: Collection[Record], _offsets: Sequence[int], _producer_id: int, /) -> None:
-        """No transaction writes to this topic, so offsets and producer ids do not matter."""
+        """No transaction writes to this topic, so offsets and producer ids do not matter. Every batch begins with what
+        is owed."""
+        self._owed.clear()
         for record in records:
             if isinstance(record, TransactionRecord):
                 self._put(record.transaction)
@@ -90,7 +108,37 @@ class TransactionShard:
 
     def changed(self, transaction: Transaction, response: R) -> WriteOutcome[R]:
         """Writes a transaction that differs from the present one."""
-        return WriteOutcome(response, self.records_of(transaction), on_appended=lambda: self.appended(transaction))
+        return self.write_of(response, self.records_of(transaction), lambda: self.appended(transaction))
+
+    def write_of(
+        self,
+        response: R,
+        records: list[KeyValue],
+        on_appended: Callable[[], None] | None = None,
+        on_failed: Callable[[CoordinatorError], None] | None = None,
+    ) -> WriteOutcome[R]:
+        """Appends what is owed and these records."""
+        if self._owed:
+            records = self._owed + records
+        return WriteOutcome(response, records, on_appended, on_failed=on_failed)
+
+    def owe(self, transaction: Transaction) -> None:
+        """Takes over a Complete… state, whose record comes with the next batch."""
+        self._owed.append(record_of(transaction))
+        self._put(transaction)
+        if not self.context.is_scheduled(_OWED):
+            self.context.schedule(_OWED, _OWED_S, self._pay)
+
+    def pay(self) -> None:
+        """Writes what is owed now, if that is possible."""
+        if self._owed:
+            self.context.write(self._pay)
+
+    def _pay(self) -> WriteOutcome[None]:
+        def refused(_: CoordinatorError) -> None:
+            self.context.schedule(_OWED, _RETRY_S, self._pay)
+
+        return self.write_of(None, [], on_failed=refused)
 
     def records_of(self, transaction: Transaction) -> list[KeyValue]:
         """A decided transaction without partitions needs no markers: it is completed by the same write."""

@@ -64,4 +64,4 @@ class Timeouts:
             if len(aborted) < len(overdue):  # only now: what could not be written is not tried again at once
                 self._look_in(0)
 
-        return WriteOutcome(None, records, on_appended=appended)
+        return shard.write_of(None, records, appended)

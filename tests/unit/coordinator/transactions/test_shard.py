@@ -13,6 +13,7 @@ from ottla.coordinator.errors import CoordinatorError
 from ottla.coordinator.transactions.seams import EndMarker
 from ottla.coordinator.transactions.states import TransactionState
 from ottla.coordinator.transactions.transaction import ProducerIdentity
+from ottla.records import BatchView
 from ottla.records.new_batch import NewBatch
 from ottla.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 from ottla.wire.messages.init_producer_id import InitProducerIdRequest
@@ -30,6 +31,11 @@ async def begun(setting: Transactional | None = None, **changes: Any) -> tuple[T
     owner = await setting.owner(**changes)
     await setting.confirm(owner, T0)
     return setting, owner
+
+
+def as_owner(answer: ErrorCode | ProducerIdentity) -> ProducerIdentity:
+    assert isinstance(answer, ProducerIdentity)
+    return answer
 
 
 async def decided(*, committed: bool = True) -> Transactional:
@@ -54,6 +60,49 @@ async def test_a_transaction_is_completed_with_its_decision_if_nothing_has_to_be
     assert setting.coordinator.numbers().completed_commits == 1
     await setting.settle()
     assert setting.markers.writes == []
+
+
+@in_loop
+async def test_a_completion_is_written_with_what_comes_next() -> None:
+    setting, owner = await begun()
+    setting.markers.are_written_now = True
+    owner = as_owner(await setting.ended(owner))
+    (batches,) = setting.log.batches
+    assert len(batches) == 3, "InitProducerId, the first partition, the decision"
+    await setting.confirm(owner, T1)
+    assert [BatchView(each).header.record_count for each in batches] == [1, 1, 1, 2]
+    other = await setting.loaded_again()
+    assert (other.transaction().state, other.transaction().partitions) == (S.ONGOING, frozenset({T1}))
+    await setting.pass_ms(1_000)
+    assert len(batches) == 4
+
+
+@in_loop
+async def test_a_completion_is_written_alone_if_nothing_else_is() -> None:
+    setting, owner = await begun()
+    setting.markers.are_written_now = True
+    await setting.ended(owner)
+    assert (await setting.loaded_again()).transaction().state is S.PREPARE_COMMIT
+    await setting.pass_ms(100)
+    assert (await setting.loaded_again()).transaction().state is S.COMPLETE_COMMIT
+
+
+@in_loop
+async def test_a_coordinator_that_dies_before_it_writes_a_completion_sends_the_markers_again() -> None:
+    setting, owner = await begun()
+    setting.markers.are_written_now = True
+    await setting.ended(owner)
+    other = await setting.loaded_again()
+    (write,) = other.markers.writes
+    assert (write.marker, write.partitions) == (setting.markers.written_now[0][0], frozenset({T0}))
+
+
+@in_loop
+async def test_a_coordinator_that_is_closed_writes_its_completions() -> None:
+    setting, owner = await begun()
+    setting.markers.are_written_now = True
+    await setting.ended(owner)
+    setting.coordinator.close()
     assert (await setting.loaded_again()).transaction().state is S.COMPLETE_COMMIT
 
 
@@ -75,18 +124,29 @@ async def test_markers_of_a_decision_that_is_not_committed_are_not_written() -> 
 async def test_a_completion_that_cannot_be_written_at_once_is_tried_again() -> None:
     setting, owner = await begun()
     setting.markers.are_written_now = True
-    append, refusals = setting.log.append, iter((None, ErrorCode.COORDINATOR_NOT_AVAILABLE))
-
-    def append_once(index: int, batch: NewBatch) -> int:
-        setting.log.refuse_appends = next(refusals, None)
-        return append(index, batch)
-
-    setting.log.append = append_once  # type: ignore[method-assign]
     assert await setting.ended(owner) == NEXT
-    assert setting.transaction().state is S.PREPARE_COMMIT
+    setting.log.refuse_appends = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    await setting.pass_ms(100)
+    setting.log.refuse_appends = None
+    assert (await setting.loaded_again()).transaction().state is S.PREPARE_COMMIT
     await setting.pass_ms(1_000)
-    assert setting.transaction().state is S.COMPLETE_COMMIT
+    assert (await setting.loaded_again()).transaction().state is S.COMPLETE_COMMIT
     assert len(setting.markers.written_now) == 1
+
+
+@in_loop
+async def test_a_completion_outlives_the_refusal_of_the_write_that_it_would_have_come_with() -> None:
+    setting, owner = await begun()
+    setting.markers.are_written_now = True
+    owner = as_owner(await setting.ended(owner))
+    setting.log.refuse_appends = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    refused = (await setting.confirm(owner, T1)).result()
+    assert refused == {T1: ErrorCode.COORDINATOR_NOT_AVAILABLE}
+    setting.log.refuse_appends = None
+    assert (await setting.confirm(owner, T1)).result() == {T1: NONE}
+    other = await setting.loaded_again()
+    assert (other.transaction().state, other.transaction().partitions) == (S.ONGOING, frozenset({T1}))
+    assert BatchView(setting.log.batches[0][-1]).header.record_count == 2
 
 
 @in_loop
