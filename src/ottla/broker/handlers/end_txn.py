@@ -17,4 +17,7 @@ if TYPE_CHECKING:
 def end_txn(
     broker: Broker, request: EndTxnRequest, context: RequestContext
 ) -> EndTxnResponse | Coroutine[Any, Any, EndTxnResponse]:
-    return broker.transactions.service.end(request, context)
+    answer = broker.transactions.service.end(request, context)
+    # Consumers that wait for the end of the transaction are woken before its producer, which may begin the next one.
+    broker.replicas.fetches.look_now()
+    return answer
