@@ -214,9 +214,10 @@ class PartitionLog:
             return info.of_duplicate(duplicate, self.log_start_offset)
         return self._append(data, info, now_ms)
 
-    def append_sent(self, data: Buffer, leader_epoch: int) -> int:
+    def append_sent(self, data: Buffer, leader_epoch: int, attributes: int = 0) -> int:
         """The fast path of `append_as_leader` for a client's batch as most are: returns its base offset, or -1, with
-        nothing done, if only `append_as_leader` can tell what to do."""
+        nothing done, if only `append_as_leader` can tell what to do. `attributes`: TRANSACTIONAL_BIT if its transaction
+        is verified, or open here."""
         bound, config, segment, size = self._no_roll_below, self.config, self._segments[-1], len(data)
         if (
             bound is None
@@ -227,7 +228,7 @@ class PartitionLog:
             or leader_epoch != self.epochs.latest_epoch
         ):
             return -1
-        header = header_of_sent(data, config.max_message_bytes)
+        header = header_of_sent(data, config.max_message_bytes, attributes)
         if header is None:
             return -1
         offset, producers = self.next_offset, self.producers

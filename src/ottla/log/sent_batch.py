@@ -1,4 +1,5 @@
-"""The quick look at a batch as producers send most: one, whole, not compressed and not part of a transaction.
+"""The quick look at a batch as producers send most: one, whole and not compressed. Whoever appends a batch of a
+transaction has verified that it may be.
 
 It accepts nothing that `validation` would refuse or change. Everything else is left to `validation`, which has the
 error messages.
@@ -22,9 +23,9 @@ place_batch: Final = Struct(">qii").pack_into
 """Writes base offset, length and leader epoch to the start of a batch, which the CRC does not cover."""
 
 
-def header_of_sent(data: Buffer, max_bytes: int) -> BatchHeader | None:
+def header_of_sent(data: Buffer, max_bytes: int, attributes_wanted: int = 0) -> BatchHeader | None:
     """The header of such a batch if it is valid and may be kept as it is by a topic that neither limits records nor
-    changes batches; None for every other batch."""
+    changes batches; None for every other batch. `attributes_wanted`: those of a transaction, or none."""
     size = len(data)
     if type(data) is not memoryview or data.readonly or not HEADER_SIZE <= size <= max_bytes:
         return None
@@ -46,12 +47,12 @@ def header_of_sent(data: Buffer, max_bytes: int) -> BatchHeader | None:
     ) = header
     if (
         base_offset
-        or attributes
+        or attributes != attributes_wanted
         or magic != MAGIC_V2
         or length + LENGTH_PREFIX_SIZE != size
         or count != last_delta + 1
         or not 0 < count <= LOOP_RECORDS_MAX
-        or (producer_id >= 0 and (sequence < 0 or epoch < 0))
+        or ((producer_id >= 0 or attributes) and (producer_id < 0 or sequence < 0 or epoch < 0))
         or crc32c(data[ATTRIBUTES_AT:]) != crc
     ):
         return None

@@ -561,16 +561,17 @@ class Partition:
         self._appended(log)
         return info
 
-    def append_sent(self, records: Buffer) -> int:
+    def append_sent(self, records: Buffer, attributes: int = 0) -> int:
         """The fast path of `append` for what most producers send to a leader without followers: returns the base offset
-        of a batch that is appended and acknowledged, for any acks; -1, with nothing done, if `append` must decide."""
+        of a batch that is appended and acknowledged, for any acks; -1, with nothing done, if `append` must decide.
+        `attributes`: see `PartitionLog.append_sent`."""
         log = self.log
         if log is None or self.leader_id != self.broker_id or self._leadership is not None or self._readers:
             return -1
         if log.config.min_insync_replicas > 1 and self.is_under_min_isr:
             return -1
         try:
-            offset = log.append_sent(records, self.leader_epoch)
+            offset = log.append_sent(records, self.leader_epoch, attributes)
         except OSError as error:
             raise self._failed(log, error) from error
         if offset >= 0:

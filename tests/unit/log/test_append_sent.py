@@ -15,6 +15,7 @@ from ottla.log.errors import LogError
 from ottla.log.partition_log import PartitionLog
 from ottla.log.sent_batch import header_of_sent
 from ottla.records import Compression, TimestampType
+from ottla.records.layout import ATTRIBUTES_AT, TRANSACTIONAL_BIT
 from ottla.testing.manual_clock import ManualClock
 from ottla.testing.simulated_disk import DiskOperation, SimulatedDisk
 from support.logs.batches import NOW_MS, batch
@@ -27,7 +28,8 @@ SMALL = LogConfig(segment_bytes=2000, index_interval_bytes=300)
 def append_either_way(log: PartitionLog, data: bytearray, epoch: int) -> tuple[int, bool] | LogError:
     """The base offset, and whether the fast path found it."""
     before = bytes(data)
-    offset = log.append_sent(memoryview(data), epoch)
+    is_transactional = len(data) > ATTRIBUTES_AT + 1 and data[ATTRIBUTES_AT + 1] == TRANSACTIONAL_BIT
+    offset = log.append_sent(memoryview(data), epoch, TRANSACTIONAL_BIT if is_transactional else 0)
     if offset >= 0:
         return offset, True
     assert bytes(data) == before
@@ -43,6 +45,9 @@ def random_batch(chance: random.Random, number: int) -> bytearray:
     options: dict[str, Any] = {"timestamp_ms": NOW_MS + number * 1000 + chance.randrange(-500, 500)}
     if kind in (0, 1, 2):
         options |= {"producer_id": chance.randrange(3), "producer_epoch": 0, "sequence": max(0, number // 3 - kind)}
+    if kind == 8:
+        options |= {"producer_id": chance.choice([-1, 7, 8]), "producer_epoch": 0, "transactional": True}
+        options["sequence"] = chance.choice([-1, 0, number // 12])
     made = batch(
         [b"v" * chance.randrange(120) for _ in range(chance.choice([1, 1, 1, 2, 9]))],
         key=chance.choice([None, b"key"]),
@@ -111,6 +116,17 @@ def test_a_topic_that_changes_or_refuses_batches_has_no_fast_path(home: Home, co
     if config.max_message_bytes > len(made):
         log.append_as_leader(memoryview(batch(timestamp_ms=home.clock.now_ms())), 0)
         assert log.append_sent(memoryview(batch()), 0) == -1
+
+
+def test_only_a_verified_batch_of_a_transaction_takes_the_fast_path(home: Home) -> None:
+    log = home.open(SMALL)
+    log.append_as_leader(batch(), 0)
+    made = batch(2, producer_id=5, producer_epoch=1, sequence=0, transactional=True)
+    assert log.append_sent(memoryview(made), 0) == -1
+    assert log.append_sent(memoryview(batch()), 0, TRANSACTIONAL_BIT) == -1, "not part of one"
+    assert log.append_sent(memoryview(made), 0, TRANSACTIONAL_BIT) == 1
+    assert log.producers.is_in_transaction(5, 1)
+    assert (log.producers.first_undecided_offset, log.next_offset) == (1, 3)
 
 
 @pytest.mark.parametrize("at", range(61))

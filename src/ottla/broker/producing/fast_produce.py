@@ -32,7 +32,7 @@ from ottla.controller.topic_names import is_internal
 from ottla.log.errors import LargeBatchError, LogError
 from ottla.log.partition_log import PartitionLog
 from ottla.log.validation import AppendInfo
-from ottla.records.layout import HEADER_SIZE, NO_TIMESTAMP, PRODUCER_ID_AT
+from ottla.records.layout import HEADER_SIZE, NO_TIMESTAMP, PRODUCER_ID_AT, TRANSACTIONAL_BIT
 from ottla.replication.delayed import DelayedOperation
 from ottla.replication.errors import ReplicationError
 from ottla.replication.partition import AwaitedAppend, Partition
@@ -223,7 +223,9 @@ def produce_fast(broker: Broker, request: FastProduce, context: RequestContext) 
     if log is None or partition in broker.held_produces.queues:
         return None
     transaction: VerifiedBatch | None = None
+    attributes = 0
     if is_transactional(records):
+        attributes = TRANSACTIONAL_BIT
         if target.transactional_id is None:
             return None
         if not _is_open(log, records):
@@ -235,7 +237,7 @@ def produce_fast(broker: Broker, request: FastProduce, context: RequestContext) 
     try:
         if transaction is not None:
             transaction.check()
-        elif (offset := partition.append_sent(records)) >= 0:
+        if (offset := partition.append_sent(records, attributes)) >= 0:
             return target.answer(offset, NO_TIMESTAMP, log.log_start_offset)
         info = partition.append(records, all_replicas=all_replicas, bounded=True)
     except LargeBatchError:
