@@ -80,6 +80,14 @@ def test_an_open_transaction(ottla: Ottla, open_id: str, topic: str) -> None:
     assert open_id not in ottla("transactions", "list", "--state", "ongoing").split()
 
 
+def test_an_id_that_does_not_exist_is_not_created_by_fencing_it(ottla: Ottla, open_id: str) -> None:
+    typo = f"{open_id}-typo"
+    told = ottla("transactions", "fence", open_id, typo, code=1)
+    assert f"Transactional id {typo!r} does not exist" in told
+    assert typo not in ottla("transactions", "list").split()
+    assert open_id in ottla("transactions", "list", "--state", "ongoing").split(), "nothing was fenced"
+
+
 def test_a_hanging_transaction(ottla: Ottla, open_id: str, hanging: str, topic: str) -> None:
     assert open_id  # which is open, and no part of this
     search = ["transactions", "find-hanging", "--topic", topic]

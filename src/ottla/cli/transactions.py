@@ -137,23 +137,13 @@ def describe(
     """
 
     async def work(admin: AsyncAdmin) -> list[TransactionDescription]:
-        from ottla.client.administer import SomeRefusedError, TransactionState
+        from ottla.client.administer import TransactionState
 
         wanted = names
         if not wanted:
             open_states = [state for state in TransactionState if state.is_open]
             wanted = [one.transactional_id for one in await admin.list_transactions(states=open_states)]
-        try:
-            described = await admin.describe_transactions(wanted)
-        except SomeRefusedError as error:
-            raise CommandError(
-                "\n".join(
-                    f"transactional id {name!r} does not exist; list them with `ottla transactions list`"
-                    if one.code is ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
-                    else str(one)
-                    for name, one in error.errors.items()
-                )
-            ) from None
+        described = await _described(admin, wanted)
         return [described[name] for name in dict.fromkeys(wanted)]
 
     found = with_admin(context, work)
@@ -392,6 +382,7 @@ def fence(
     async def work(admin: AsyncAdmin) -> tuple[dict[str, FencedProducer], list[Any]]:
         from ottla.client.administer import SomeRefusedError
 
+        await _described(admin, names)  # the coordinator would create an id that does not exist
         try:
             return await admin.fence_producers(names), []
         except SomeRefusedError as error:
@@ -405,6 +396,23 @@ def fence(
     for name in fenced:
         note(f"Fenced the producers of {name}.")
     raise_all(failures)
+
+
+async def _described(admin: AsyncAdmin, names: list[str]) -> dict[str, TransactionDescription]:
+    """Refuses transactional ids that do not exist."""
+    from ottla.client.administer import SomeRefusedError
+
+    try:
+        return await admin.describe_transactions(names)
+    except SomeRefusedError as error:
+        raise CommandError(
+            "\n".join(
+                f"transactional id {name!r} does not exist; list them with `ottla transactions list`"
+                if one.code is ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+                else str(one)
+                for name, one in error.errors.items()
+            )
+        ) from None
 
 
 async def _check_hanging(
