@@ -35,7 +35,8 @@ NOTES: Final = (
     "pause. The driver treats all brokers alike.",
     "Latency is from just before the first request of a transaction to the moment when a consumer with read_committed "
     "has the record. Big batches are of 256 KiB with records of 1 KiB, five requests in flight on each of two "
-    "connections, on our broker alone; the median of five short turns in each mode counts.",
+    "connections, on our broker alone. The fastest of seven short turns in each mode counts: turns for which the host "
+    "of a virtual machine has to find memory first take several times as long, in whichever mode.",
 )
 
 
