@@ -139,10 +139,14 @@ def test_a_batch_that_took_too_long_is_not_recorded(sink: Sink) -> None:
     assert (sink.visible(), sink.open()) == ([], [])
 
 
-def test_a_write_without_a_name_leaves_no_record(sink: Sink) -> None:
+def test_writes_without_a_name_leave_no_record(sink: Sink) -> None:
+    for names in (["a", "b"], ["c"], ["d", "e"]):
+        sink.sink = sink_of_one_write(uuid.uuid4().hex)
+        settle(sink.options, [sink.report("x", 0, 0, name) for name in names], commit=True)
+        assert sink.open() == []
     sink.sink = sink_of_one_write(uuid.uuid4().hex)
-    settle(sink.options, [sink.report("x", 0, 0, "a"), sink.report("x", 0, 0, "b")], commit=True)
-    assert (sink.visible(), sink.open()) == (["a", "b"], [])
+    settle(sink.options, [sink.report("x", 0, 0, "f"), sink.report("x", 0, 0, "g")], commit=False)
+    assert (sink.visible(), sink.open()) == (["a", "b", "c", "d", "e"], [])
     settings: Mapping[str, str] = {"bootstrap.servers": sink.bootstrap}
     with Admin(settings) as admin:
         assert newest_record(settings, admin, sink.options.topic, sink.sink) is None

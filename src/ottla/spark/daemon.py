@@ -24,8 +24,15 @@ from pyspark import daemon
 from ottla.spark.python_workers import quieten
 
 TASKS: Final = "pyspark.worker"
-FOR_PLANS: Final = ("ottla.spark.source", "ottla.spark.sink")
-FOR_TASKS: Final = (*FOR_PLANS, "ottla.spark.reading", "ottla.records.columns", "ottla.client.produce.columns")
+FOR_PLANS: Final = ("ottla.spark.source", "ottla.spark.sink", "ottla.spark.exactly_once.driver")
+FOR_TASKS: Final = (
+    "ottla.spark.source",
+    "ottla.spark.sink",
+    "ottla.spark.exactly_once.tasks",
+    "ottla.spark.reading",
+    "ottla.records.columns",
+    "ottla.client.produce.columns",
+)
 
 
 _ARROW_ALLOCATOR: Final = "JE_ARROW_MALLOC_CONF"

@@ -22,6 +22,7 @@ from support.waiting import wait_until
 
 PARTITIONS = 4
 _BEHIND_S = 240.0
+_MOMENT_S = 10.0
 _SETTINGS = {"acks": "all", "delivery.timeout.ms": 240_000}
 _EXECUTOR = "CoarseGrainedExecutorBackend"
 WORKERS = ("ottla.spark.daemon", "pyspark.daemon")
@@ -111,13 +112,16 @@ class Story:
     batches: int = 0
     starts: int = 0
     seconds: float = 0.0
+    within: int = 0
+    """Kills while a transaction of the sink was open."""
     aborted: int = 0
     """Records that are in the target and were never visible."""
 
     def __str__(self) -> str:
         kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(self.kills.items()))
         return (
-            f"{sum(self.kills.values())} kills ({kinds}); {self.starts} starts of the query, {self.batches} batches, "
+            f"{sum(self.kills.values())} kills ({kinds}; {self.within} within transactions); "
+            f"{self.starts} starts of the query, {self.batches} batches, "
             f"{self.aborted} records aborted, {self.seconds:.0f} s"
         )
 
@@ -198,14 +202,16 @@ class Fire:
     def burn(self, kills: int, kinds: Sequence[str]) -> None:
         begun_s = time.monotonic()
         down: int | None = None
+        round_: list[str] = []
         self.send(2000)
         for number in range(kills):
             self._advance(self._dice.choice((0, 1, 1, 2)))
             self.send(400)
             wait_until(self.job.is_up, "a start of the query", _BEHIND_S)
-            # In the middle of something.
-            time.sleep(self._dice.random() * 2.5)
-            kind = kinds[number % len(kinds)] if number < len(kinds) else self._dice.choice(kinds)
+            if number % len(kinds) == 0:
+                round_ = self._dice.sample(kinds, len(kinds))
+            kind = round_[number % len(kinds)]
+            self._wait_for_the_moment(kind)
             if kind == "driver":
                 self.job.kill()
             elif kind in ("worker", "executor"):
@@ -232,6 +238,26 @@ class Fire:
         self._settle()
         self.story.starts, self.story.batches = self.job.starts, self._done() + 1
         self.story.seconds = time.monotonic() - begun_s
+
+    def _wait_for_the_moment(self, kind: str) -> None:
+        """In the middle of something: for processes of the sink often while a batch is written, prepared or
+        committed."""
+        if kind in ("driver", "worker", "executor") and self._dice.random() < 0.75:
+            deadline_s = time.monotonic() + _MOMENT_S
+            with Admin(bootstrap_servers=self._cluster.bootstrap) as admin:
+                while time.monotonic() < deadline_s:
+                    self.job.ensure()
+                    listed = admin.list_transactions(states=[TransactionState.ONGOING])
+                    if any(self._is_of_sink(one.transactional_id) for one in listed):
+                        self.story.within += 1
+                        break
+            time.sleep(self._dice.random() * 0.05)
+        else:
+            time.sleep(self._dice.random() * 2)
+
+    @staticmethod
+    def _is_of_sink(transactional_id: str) -> bool:
+        return transactional_id.startswith("ottla-spark/")
 
     def _settle(self) -> None:
         """Until all ids are there, in peace, and the last batch is in the checkpoint."""

@@ -122,6 +122,10 @@ class CommitLog:
         self._producer: Producer | None = None
         self._newest: CommitRecord | None = None
 
+    def turn_to_new(self, sink: str) -> None:
+        """To another sink, of which there is no record yet."""
+        self._sink, self._newest = sink, None
+
     def update(self, decide: Callable[[CommitRecord | None], tuple[CommitRecord | None, T]]) -> T:
         """Lets `decide` see the newest record, and adds the record that it returns, if any; it is asked again if
         another driver was faster, or if it is not known whether the record was added. What it raises is raised."""

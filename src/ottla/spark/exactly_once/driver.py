@@ -62,6 +62,12 @@ class SinkDriver:
         self._tidied: tuple[str, float] | None = None
         """The run for which open transactions were looked for, and when."""
 
+    def turn_to(self, sink: str) -> None:
+        """To another write without a name: these share clients."""
+        if sink != self._identifiers.sink:
+            self._identifiers = Identifiers(self._options.prefix, sink)
+            self._log.turn_to_new(sink)
+
     def close(self) -> None:
         self._log.close()
         self._admin.close()
@@ -91,6 +97,7 @@ class SinkDriver:
             self._end(proposal.transactions, commit=False)
         elif not proposal.is_replay:
             self._end(self._log.update(refuse), commit=False)
+            self._forget(proposal)
 
     def _is_without_record(self, proposal: Proposal) -> bool:
         """One transaction is complete in itself, and nobody replays a write without a name."""
@@ -213,16 +220,17 @@ class SinkDriver:
         return [one.transactional_id for one in listed]
 
 
-_drivers: dict[tuple[str, str, frozenset[tuple[str, str]]], SinkDriver] = {}
+_drivers: dict[tuple[str, ExactlyOnceOptions], SinkDriver] = {}
 """Of this process, the last ones used."""
 
 
 def settle(options: ExactlyOnceOptions, reports: Sequence[TaskReport], *, commit: bool) -> None:
     """Commits or aborts what these tasks have prepared. Keeps clients open for the next batch, unless it fails."""
     sink = reports[0].sink
-    key = sink, options.topic, frozenset(options.client_settings.items())
+    key = _shared(sink), options
     driver = _drivers.pop(key, None) or SinkDriver(options, sink)
     try:
+        driver.turn_to(sink)
         if commit:
             driver.commit(reports)
         else:
@@ -230,12 +238,14 @@ def settle(options: ExactlyOnceOptions, reports: Sequence[TaskReport], *, commit
     except BaseException:
         _close(driver)
         raise
-    if sink.startswith(ONCE):  # nobody asks for it again
-        _close(driver)
-        return
     _drivers[key] = driver
     while len(_drivers) > _KEPT_MAX:
         _close(_drivers.pop(next(iter(_drivers))))
+
+
+def _shared(sink: str) -> str:
+    """The sink, or what all writes without a name have in common."""
+    return ONCE if sink.startswith(ONCE) else sink
 
 
 def _close(driver: SinkDriver) -> None:

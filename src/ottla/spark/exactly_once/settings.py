@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ottla.spark.exactly_once.identifiers import Identifiers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExactlyOnceOptions:
-    """Sent from the driver to the tasks."""
+    """Sent from the driver to the tasks. Can be a key: what was pickled is equal."""
 
     name: str | None
     """Of the write, if a query or a program has several."""
@@ -21,7 +21,7 @@ class ExactlyOnceOptions:
     fail_on_data_loss: bool
     timeout_ms: int
     is_two_phase: bool
-    client_settings: Mapping[str, str]
+    client_settings: Mapping[str, str] = field(hash=False)
     """The config of a transactional producer, without transactional.id."""
 
     def identifiers(self, sink: str) -> Identifiers:
