@@ -21,6 +21,7 @@ from ottla.testing.cluster import Cluster
 from support.waiting import wait_until
 
 PARTITIONS = 4
+COMMITS = "__ottla_spark_commits"
 _BEHIND_S = 240.0
 _MOMENT_S = 10.0
 _SETTINGS = {"acks": "all", "delivery.timeout.ms": 240_000}
@@ -204,6 +205,7 @@ class Fire:
         down: int | None = None
         round_: list[str] = []
         self.send(2000)
+        self._advance(1)  # the commit topic is created with as many replicas as there are brokers, too
         for number in range(kills):
             self._advance(self._dice.choice((0, 1, 1, 2)))
             self.send(400)
@@ -287,12 +289,14 @@ class Fire:
             return Counter(int(record.value or b"-1") for record in consumer)
 
     def result(self) -> Counter[int]:
-        """What is visible, when nothing is open any more."""
+        """What is visible exactly once, when nothing is open any more."""
         with Admin(bootstrap_servers=self._cluster.bootstrap) as admin:
             open_ones = admin.list_transactions(states=[TransactionState.ONGOING])
+            described = admin.describe_topics([COMMITS])[COMMITS]
         self.job.kill()
         visible = self.visible()
         self.story.aborted = self._read("read_uncommitted").total() - visible.total()
+        assert {len(partition.replicas) for partition in described.partitions} == {3}
         assert open_ones == [] or all(one.transactional_id.endswith("/log") for one in open_ones), open_ones
         return visible
 

@@ -32,7 +32,8 @@ _logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 PARTITIONS: Final = 8
-REPLICAS: Final = 3
+_STATE_TOPIC: Final = "__transaction_state"
+_REPLICAS: Final = 3
 _TOPIC_CONFIGS: Final = {
     "cleanup.policy": "compact",
     # Small: a run reads its partition from the beginning when it starts.
@@ -184,7 +185,7 @@ class CommitLog:
         """Unless it is there. What is there must be compacted: with a retention time, records would vanish."""
         policy = self._policy()
         if policy is None:
-            replicas = min(REPLICAS, len(self._admin.describe_cluster().brokers))
+            replicas = self._replicas()
             configs = {**_TOPIC_CONFIGS, "min.insync.replicas": str(max(1, replicas - 1))}
             try:
                 self._admin.create_topics([NewTopic(self._topic, PARTITIONS, replicas, configs=configs)])
@@ -197,6 +198,16 @@ class CommitLog:
                 f"are lost: run `ottla topics alter {self._topic} --config cleanup.policy=compact`, or set commitTopic "
                 "to another topic, which is then created"
             )
+
+    def _replicas(self) -> int:
+        """As many as the state of transactions has, on which everything stands, too. There are fewer brokers while one
+        is away."""
+        try:
+            described = self._admin.describe_topics([_STATE_TOPIC])[_STATE_TOPIC]
+            return len(described.partitions[0].replicas)
+        except SomeRefusedError as error:
+            _logger.info("the replicas of %s are not known: %s", _STATE_TOPIC, error)
+            return min(_REPLICAS, len(self._admin.describe_cluster().brokers))
 
     def _policy(self) -> str | None:
         """The cleanup.policy of the topic; None if there is no such topic."""
