@@ -60,8 +60,11 @@ class ExpectedPartitions:
         """Announces partitions; their logs are created soon."""
         self._waiting.update((each.partition, each) for each in new)
         if self._task is None and self._waiting:
-            self._task = self._loop.create_task(self._make_all(), name="new partitions")
-            self._task.add_done_callback(self._ended)
+            self._begin_task()
+
+    def _begin_task(self) -> None:
+        self._task = self._loop.create_task(self._make_all(), name="new partitions")
+        self._task.add_done_callback(self._ended)
 
     def get_now(self, name: TopicPartition) -> bool:
         """Whether the partition is hosted now. False if it was not announced, or must wait its turn."""
@@ -116,8 +119,12 @@ class ExpectedPartitions:
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._task = None
-        if not task.cancelled() and (error := task.exception()) is not None:
+        if task.cancelled():
+            return
+        if (error := task.exception()) is not None:
             self._loop.call_exception_handler({"message": "making logs of new partitions failed", "exception": error})
+        elif self._waiting:  # announced between the task's last look and this call
+            self._begin_task()
 
     def _begin(self) -> None:
         for name in list(islice(self._waiting, _AT_A_TIME)):

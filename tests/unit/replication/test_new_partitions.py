@@ -103,6 +103,24 @@ def test_expected_partitions_are_made_soon(tmp_path: Path) -> None:
     with_replicas(tmp_path, work)
 
 
+def test_partitions_that_are_announced_while_the_last_ones_end_are_made_too(tmp_path: Path) -> None:
+    async def work(replicas: Replicas, hosted: list[TopicPartition]) -> None:
+        def announce_more(partition: Partition) -> None:
+            hosted.append(partition.name)
+            if partition.name == NAMES[0]:  # after the task's end, before anybody is told of it
+                asyncio.get_running_loop().call_soon(replicas.expect, [NAMES[1]], TOPIC_ID, CONFIG)
+
+        replicas.on_hosted = announce_more
+        replicas.expect([NAMES[0]], TOPIC_ID, CONFIG)
+        for _ in range(3):
+            await replicas.expected.settled()
+            await asyncio.sleep(0)
+        assert hosted == NAMES[:2]
+        assert len(replicas.expected) == 0
+
+    with_replicas(tmp_path, work)
+
+
 def test_a_partition_that_is_asked_for_is_made_at_once(tmp_path: Path) -> None:
     async def work(replicas: Replicas, hosted: list[TopicPartition]) -> None:
         replicas.expect(NAMES, TOPIC_ID, CONFIG)
