@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
-from ottla.base.coordination import Create, SessionState, SetData
+from ottla.base.coordination import Create, SessionState, SetData, Watch, Znode
 from ottla.base.error_codes import ErrorCode
 from ottla.base.ids import TopicPartition
 from ottla.controller.errors import ControllerError
@@ -12,10 +14,12 @@ from ottla.controller.wanted_topics import NewPartitionCount, WantedTopic
 from ottla.wire.messages.alter_partition import AlterPartitionBrokerState, AlterPartitionPartitionResponse
 from ottla.wire.messages.controlled_shutdown import ControlledShutdownRequest
 from ottla.wire.messages.leader_and_isr import LeaderAndIsrRequest
+from ottla.wire.messages.stop_replica import StopReplicaRequest
 from ottla.wire.messages.update_metadata import UpdateMetadataRequest
 from ottla.zookeeper import paths
 from ottla.zookeeper.znodes import ControllerRegistration, PartitionLeader, ReplicaAssignment, TopicAssignment
 from support.control.cluster import ControlCluster, on_cluster
+from support.trees.memory_tree import MemorySession
 
 T0 = TopicPartition("t", 0)
 
@@ -289,6 +293,45 @@ async def test_a_dead_broker_loses_its_leaderships_and_its_places(cluster: Contr
     assert cluster.hosts[3].metadata[T0].offline_replicas == [2]
     assert cluster.hosts[3].live == {1, 3}
     assert cluster.controller.offline_partition_count == 1
+
+
+@on_cluster
+async def test_the_death_of_a_broker_is_about_its_own_partitions_only(
+    cluster: ControlCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many others there are."""
+    await cluster.start(1, 2, 3, 4)
+    await cluster.create("many", *[(1, 2, 3)] * 50)
+    await cluster.create("few", (4, 1, 2), (2, 4, 3))
+    read: list[str] = []
+    get, get_many = MemorySession.get, MemorySession.get_many
+
+    async def counted_get(session: MemorySession, path: str, watch: Watch | None = None) -> Znode | None:
+        read.append(path)
+        return await get(session, path, watch)
+
+    async def counted_get_many(
+        session: MemorySession, paths: Sequence[str], watch: Watch | None = None
+    ) -> list[Znode | None]:
+        read.extend(paths)
+        return await get_many(session, paths, watch)
+
+    monkeypatch.setattr(MemorySession, "get", counted_get)
+    monkeypatch.setattr(MemorySession, "get_many", counted_get_many)
+    for host in cluster.hosts.values():
+        host.requests.clear()
+    await cluster.kill(4)
+    for broker_id in (1, 2, 3):
+        named = {
+            topic.topic_name
+            for request in cluster.hosts[broker_id].requests
+            if isinstance(request, (LeaderAndIsrRequest, UpdateMetadataRequest, StopReplicaRequest))
+            for topic in request.topic_states
+        }
+        assert named == {"few"}
+    assert read
+    assert not [path for path in read if path.startswith(paths.topic("many"))]
+    assert (cluster.state("few", 0).leader, cluster.state("few", 1).isr) == (1, (2, 3))
 
 
 @on_cluster
