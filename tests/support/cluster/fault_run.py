@@ -95,6 +95,8 @@ class FaultRun:
         self._began_s = 0.0
         self._doubled = 0
         """Records that librdkafka sent twice in different epochs."""
+        self._strays: list[str] = []
+        """Replicas that were moved away while their broker was down: as in Kafka, they stay on its disk."""
         self._is_finished = False
 
     # --- life ---------------------------------------------------------------------------------------------------------
@@ -258,8 +260,10 @@ class FaultRun:
         sent = [load.sent for load in self._loads]
         seen = [watcher.seen for watcher in self._watchers]
         members = [member.seen for member in self._members]
+        internal = [Place("__consumer_offsets", index) for index in range(OFFSETS_PARTITIONS)]
+        assigned = {place: self.cluster.assignment(place).replicas for place in (*stored, *internal)}
         self.cluster.stop()
-        replicas = {place: self.cluster.replicas(place) for place in stored}
+        replicas = {place: self.cluster.replicas(place, brokers) for place, brokers in assigned.items()}
 
         def is_of_new_epoch(producer: int, one: checker.Spot, other: checker.Spot) -> bool:
             first, second = (replicas[place][0].producer_at(offset) for place, offset in (one, other))
@@ -275,12 +279,17 @@ class FaultRun:
             self.wrong += checker.judge_complete([reader], stored, reader.consumer)
         for place, run in stored.items():
             self.wrong += checker.judge_replicas(place, replicas[place], run.end)
-        for index in range(OFFSETS_PARTITIONS):  # written by coordinators to the end, so only what is committed counts
-            place = Place("__consumer_offsets", index)
-            internal = self.cluster.replicas(place)
-            self.wrong += checker.judge_replicas(place, internal, min(each.high_watermark for each in internal))
-        for broker, member in self.cluster.brokers.items():
-            self.wrong += left_on_disk(broker, member.directory / "data" / "logs")
+        for place in internal:  # written by coordinators to the end, so only what is committed counts
+            high_watermark = min(each.high_watermark for each in replicas[place])
+            self.wrong += checker.judge_replicas(place, replicas[place], high_watermark)
+        for broker in self.cluster.brokers:
+            for directory in self.cluster.log_directories(broker):
+                self.wrong += left_on_disk(broker, directory)
+            self._strays += [
+                f"{place} on {broker}"
+                for place, brokers in assigned.items()
+                if broker not in brokers and self.cluster.log_directory_of(broker, place) is not None
+            ]
         self.wrong += tree_audit.judge_journal(self.cluster.journal())
 
     def _summarise(self, stored: Mapping[Place, Run] | None) -> None:
@@ -308,6 +317,8 @@ class FaultRun:
             if self._doubled:
                 causes = Counter(cause for load in self._loads for cause in load.renumberings)
                 lines.append(f"sent twice by librdkafka in a new producer epoch: {self._doubled}, after {dict(causes)}")
+            if self._strays:
+                lines.append(f"replicas that moved away, and are still on a disk: {', '.join(sorted(self._strays))}")
             if not self.cluster.zookeeper.is_running:
                 lines.append(f"leader changes: {tree_audit.leader_changes(self.cluster.journal())}")
         times = Counter(kind for step in self.steps for kind in step.kinds)

@@ -14,20 +14,33 @@
 | rolling restart | every broker stops cleanly and starts again, one after the other |
 | bounce | kill -9 and start at once, before the session expires |
 | full disk | no room on one broker's disk |
+| lose directory | one of a broker's log directories is gone; a new one, or the old one, is there when it starts again |
+| move replicas | partitions move to other brokers, under whatever else happens; some moves are cancelled |
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+import shutil
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from ottla.base.errors import OttlaError
+from ottla.base.ids import TopicPartition
+from ottla.client.administer import Admin
 from support.cluster.checker import Place
 from support.cluster.fault_cluster import SESSION_S, FaultCluster, fill_up
 from support.cluster.kafka_members import OTTLA
 
 LONGEST_HOLD_S: Final = SESSION_S + 4.0
+ALONE: Final = frozenset({"lose directory"})
+"""Faults that lose replicas: with another one, committed records could be lost."""
+_REPLICAS: Final = 3
+_NOTICED_S: Final = 30.0
+_MOVE_MS: Final = 5000
+_CANCELLED: Final = 0.3
+"""So many of all moves."""
 _Undo = Callable[[], None]
 
 
@@ -62,6 +75,10 @@ class Nemesis:
             self.kinds["bounce"] = self._bounce
             if cluster.small_disk is not None:
                 self.kinds["full disk"] = self._fill_disk
+            if cluster.log_directory_count > 1:
+                self.kinds["lose directory"] = self._lose_directory
+            if len(cluster.brokers) > _REPLICAS:
+                self.kinds["move replicas"] = self._move_replicas
 
     def begin(self, kind: str) -> str:
         return self.kinds[kind]()
@@ -158,7 +175,7 @@ class Nemesis:
 
     def wait_until_in_sync(self, timeout_s: float = 90.0) -> None:
         for place in self._places:
-            self._cluster.wait_for_isr(*place, self._cluster.brokers, timeout_s=timeout_s)
+            self._cluster.wait_until_in_sync(place, timeout_s=timeout_s)
 
     # --- network ------------------------------------------------------------------------------------------------------
 
@@ -213,6 +230,57 @@ class Nemesis:
         filling: Path = fill_up(disk)
         self._undo.append(lambda: filling.unlink(missing_ok=True))
         return f"the disk of {self._cluster.small_disk_broker} is full"
+
+    def _lose_directory(self) -> str:
+        place = self._chance.choice(self._places)
+        broker = self._ask(lambda: self._leader_of(place))
+        lost = self._cluster.log_directory_of(broker, place)
+        if lost is None:
+            return f"broker {broker} has no replica of {place}"
+        gone = lost.with_name(f"{lost.name}.gone")
+        is_replaced = self._chance.random() < 0.5
+        places = [each for each in self._places if (lost / str(each)).exists()]
+        lost.rename(gone)  # at once: the broker goes on writing checkpoints there
+
+        def end() -> None:
+            for each in places:
+                self._cluster.wait_until_not_in_sync(each, broker, timeout_s=_NOTICED_S)
+            self._cluster.brokers[broker].stop()
+            if is_replaced:
+                shutil.rmtree(gone)
+            else:
+                gone.rename(lost)
+            self._start(broker)
+
+        self._undo.append(end)
+        return f"{lost.name} of {broker} is gone, with {len(places)} replicas{' for ever' if is_replaced else ''}"
+
+    # --- replicas -----------------------------------------------------------------------------------------------------
+
+    def _move_replicas(self) -> str:
+        moved = self._chance.sample(self._places, self._chance.randint(1, len(self._places)))
+        brokers = sorted(self._cluster.brokers)
+        wanted = {TopicPartition(*place): self._chance.sample(brokers, _REPLICAS) for place in moved}
+        if self._chance.random() < _CANCELLED:
+            self._undo.append(lambda: self._cancel(list(wanted)))
+        refusal = _put(self._cluster, wanted)
+        return refusal or ", ".join(f"{partition} to {replicas}" for partition, replicas in wanted.items())
+
+    def _cancel(self, moved: Sequence[TopicPartition]) -> None:
+        """Those that are not over yet."""
+        _put(self._cluster, dict.fromkeys(moved))
+
+
+def _put(cluster: FaultCluster, wanted: Mapping[TopicPartition, Sequence[int] | None]) -> str:
+    """Moves replicas, or cancels that. Returns what went wrong: another fault may be in the way."""
+    with Admin(
+        bootstrap_servers=cluster.bootstrap, default_api_timeout_ms=_MOVE_MS, request_timeout_ms=_MOVE_MS
+    ) as admin:
+        try:
+            admin.alter_partition_reassignments(wanted)
+        except OttlaError as error:
+            return f"replicas were not moved: {error}"
+    return ""
 
 
 def _words(way: dict[str, bool]) -> str:
