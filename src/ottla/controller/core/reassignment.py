@@ -260,8 +260,8 @@ class Reassignments:
             yield from self._partitions.to_online([name], Election.REASSIGNED)
 
     def _stop(self, name: TopicPartition, broker_ids: Sequence[int]) -> Step[None]:
-        """Stops and deletes replicas. As in Kafka, nobody waits for the answers: a broker that is down deletes them
-        when it comes back and finds that it is not assigned."""
+        """Stops and deletes replicas. As in Kafka, nobody waits for the answers: a broker that is down keeps them on
+        its disk. They are used again if the partition moves back."""
         replicas = [(name, broker_id) for broker_id in broker_ids]
         known = [
             replica for replica in replicas if self._context.replica_phase(replica) is not ReplicaPhase.NON_EXISTENT
