@@ -1,8 +1,9 @@
 """How a local Spark starts its Python workers, and talks to them.
 
 Spark's defaults are slow for small micro-batches. Java writes to a worker over TCP, in small pieces that wait for each
-other's acknowledgement: 40 ms per task. And workers load PySpark from an archive of sources, which each of them
-compiles again: 0.4 s per worker, and every streaming query has a worker of its own.
+other's acknowledgement: 40 ms per task. Workers load PySpark from an archive of sources, which each of them compiles
+again: 0.4 s per worker. And Spark starts Python for every kind of process and for every streaming query, which takes
+nearly as long with compiled sources: here they are forked.
 """
 
 from __future__ import annotations
@@ -18,14 +19,18 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 from typing import Final
+
+from ottla.spark.fork_server import Server, start_server
 
 _SOCKET_NAME: Final = "/.00000000-0000-0000-0000-000000000000.sock"
 _ADDRESS_MAX: Final = 104
 """The smallest limit of any system for the address of a Unix socket, in bytes, including the final zero."""
 _HOME: Final = "SPARK_HOME"
+_PLANNER: Final = "PYSPARK_DRIVER_PYTHON"
 _PARTS: Final = ("RELEASE", "bin", "conf", "data", "jars", "sbin")
 """All parts of a Spark installation except Python."""
 
@@ -74,6 +79,48 @@ def quieten_planner() -> None:
     spec = getattr(main, "__spec__", None)
     if spec is not None and spec.name == "pyspark.daemon" and not hasattr(main.worker, "is_quiet"):
         quieten(main)
+
+
+_fork_server: Server | None = None
+
+
+def worker_python() -> str:
+    """What Spark starts as Python: a script that asks the fork server, which this starts, or else this Python."""
+    global _fork_server
+    if _HOME in os.environ or not hasattr(socket, "AF_UNIX"):  # that home may have another PySpark
+        return sys.executable
+    if _fork_server is None or not _fork_server.is_running:
+        installed = find_spec("pyspark")
+        is_found = installed is not None and _is_found_by_every_python(Path(installed.origin or "").parent.parent)
+        _fork_server = start_server(socket_folder()) if is_found else None
+    return sys.executable if _fork_server is None else _fork_server.script
+
+
+def is_worker_python(python: str | None) -> bool:
+    """Whether this is the script that `worker_python` returned at any time."""
+    return _fork_server is not None and _fork_server.script == python
+
+
+def end_fork_server() -> None:
+    """Ends the server after Java has ended. The script still works, as Python."""
+    if _fork_server is not None:
+        _fork_server.close()
+
+
+@contextmanager
+def environment_of_java(python: str) -> Iterator[None]:
+    """While Java starts: a home without Python, and which Python plans queries. The user's variable for that may name a
+    program that only runs notebooks."""
+    before = os.environ.get(_PLANNER)
+    os.environ[_PLANNER] = python
+    try:
+        with lean_home():
+            yield
+    finally:
+        if before is None:
+            del os.environ[_PLANNER]
+        else:
+            os.environ[_PLANNER] = before
 
 
 @contextmanager

@@ -15,7 +15,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ottla.base.errors import OttlaError
 from ottla.spark.environment import check_java, check_pyspark
-from ottla.spark.python_workers import lean_home, worker_settings
+from ottla.spark.python_workers import (
+    end_fork_server,
+    environment_of_java,
+    is_worker_python,
+    worker_python,
+    worker_settings,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -78,16 +84,18 @@ def session(
         return _adapted(running, master, asked)
     if "PYSPARK_GATEWAY_PORT" not in os.environ:  # otherwise spark-submit has already started Java
         check_java()
-    _prepare_environment(master, asked)
     settings = {"spark.master": master, "spark.app.name": app_name, **default_settings(master), **asked}
-    # Another Python may not have what these two load.
+    # Another Python may not have what these load.
     has_our_workers = local_cores(master) is not None and "spark.pyspark.python" not in asked
+    python = sys.executable
     if has_our_workers:
         settings = worker_settings() | settings
+        python = worker_python()
+    _prepare_environment(master, asked, python)
     builder = SparkSession.builder
     for key, value in settings.items():
         builder = builder.config(key, value)
-    with lean_home() if has_our_workers else nullcontext():
+    with environment_of_java(python) if has_our_workers else nullcontext():
         if java_output is not None:
             _start_java(settings, java_output)
         started = builder.getOrCreate()
@@ -105,10 +113,20 @@ def end(running: SparkSession) -> None:
     process = getattr(gateway, "proc", None)
     if process is None:
         return  # not started by us
+    try:
+        _end_java(gateway, process)
+    finally:
+        end_fork_server()
+
+
+def _end_java(gateway: Any, process: subprocess.Popen[bytes]) -> None:
+    from pyspark import SparkContext
+
     with suppress(Exception):
         gateway.shutdown()
     SparkContext._gateway = SparkContext._jvm = None
-    process.stdin.close()  # Java ends when this is closed
+    if process.stdin is not None:
+        process.stdin.close()  # Java ends when this is closed
     try:
         process.wait(_END_TIMEOUT_S)
     except subprocess.TimeoutExpired:
@@ -153,12 +171,14 @@ def _local_memory() -> str:
     return f"{min(most, max(least, machine_gib // 4))}g"
 
 
-def _prepare_environment(master: str, asked: Mapping[str, str]) -> None:
+def _prepare_environment(master: str, asked: Mapping[str, str], python: str) -> None:
     """Sets what Spark reads from the environment when its Java starts, and never from its settings."""
     if "spark.pyspark.python" in asked:
         os.environ["PYSPARK_PYTHON"] = asked["spark.pyspark.python"]
     elif local_cores(master) is not None:
-        os.environ["PYSPARK_PYTHON"] = sys.executable  # in any case: workers must find what this process has
+        os.environ["PYSPARK_PYTHON"] = python  # in any case: workers must find what this process has
+    elif is_worker_python(os.environ.get("PYSPARK_PYTHON")):
+        os.environ["PYSPARK_PYTHON"] = sys.executable  # other machines do not have that of an earlier local session
     else:
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)

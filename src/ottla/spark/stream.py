@@ -13,6 +13,7 @@ shows the last commit.
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
@@ -159,6 +160,14 @@ class StreamDriver:
         """Returns where the next micro-batch ends; its start, if there should be none yet."""
         # Everything before it is done. Spark says so only when there is a next batch, not after the last.
         self.show(starts)
+        end = self._end_after(starts, start_ids, is_limited=is_limited)
+        if end == starts and self._group is not None:
+            self._group.settle()  # Spark may end the query now, and this process with it
+        return end
+
+    def _end_after(
+        self, starts: PartitionOffsets, start_ids: Mapping[str, str] | None, *, is_limited: bool
+    ) -> PartitionOffsets:
         if self._is_bounded:
             if self._bound is None:
                 self._bound = self._view.latest(starts)
@@ -254,7 +263,10 @@ class StreamDriver:
 
 
 class _ProgressGroup:
-    """The consumer group that shows the progress of a query. It has no members."""
+    """The consumer group that shows the progress of a query. It has no members.
+
+    Commits are sent by a thread, so that no micro-batch waits for them. If several are waiting, only the last is sent.
+    """
 
     def __init__(self, options: ReadOptions, name: str) -> None:
         # A separate client with short timeouts: a query does not wait for it.
@@ -266,11 +278,36 @@ class _ProgressGroup:
         self._admin: Admin | None = None
         self._last: Mapping[TopicPartition, int] = {}
         self._is_refused = False
+        self._lock = threading.Lock()
+        self._waiting: Mapping[TopicPartition, int] | None = None
+        self._sending: threading.Thread | None = None
 
     def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
         if offsets == self._last:
             return
         self._last = offsets
+        with self._lock:
+            self._waiting = offsets
+            if self._sending is None:
+                self._sending = threading.Thread(target=self._send_all, name="ottla-progress", daemon=True)
+                self._sending.start()
+
+    def settle(self) -> None:
+        """Waits for the commits."""
+        sending = self._sending
+        if sending is not None:
+            sending.join()
+
+    def _send_all(self) -> None:
+        while True:
+            with self._lock:
+                offsets, self._waiting = self._waiting, None
+                if offsets is None:
+                    self._sending = None
+                    return
+            self._send(offsets)
+
+    def _send(self, offsets: Mapping[TopicPartition, int]) -> None:
         try:
             if self._admin is None:
                 self._admin = Admin(self._settings)
@@ -283,5 +320,6 @@ class _ProgressGroup:
             self._is_refused = True
 
     def close(self) -> None:
+        self.settle()
         if self._admin is not None:
             self._admin.close()

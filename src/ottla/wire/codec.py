@@ -71,6 +71,12 @@ def reader_of(message: type[M], version: int) -> Callable[[memoryview], M]:
     return decode_message
 
 
+def prepare(message: type[Message], version: int) -> None:
+    """Compiles what reads and writes the message in that version, which otherwise happens on first use."""
+    _reader(message, version)
+    _writer(message, version)
+
+
 def encode(value: Message, version: int) -> bytes:
     """The bytes of the message in that version."""
     return b"".join(encode_parts(value, version))

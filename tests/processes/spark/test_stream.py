@@ -8,15 +8,17 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, ReadMinRows
 
+from ottla.base.ids import TopicPartition
 from ottla.spark.columns import ReadColumns, read_schema
 from ottla.spark.data_loss import DataLossError
 from ottla.spark.offsets import JsonOffsets, ids_from_json
 from ottla.spark.options import ReadOptions
-from ottla.spark.stream import OttlaStreamReader, StreamDriver
+from ottla.spark.stream import OttlaStreamReader, StreamDriver, _ProgressGroup
 from ottla.spark.topics import MissingTopicError
 from ottla.testing.broker import Broker
 from ottla.testing.manual_clock import ManualClock
 from support.topic_data import TopicData
+from support.waiting import wait_until
 
 EVERYTHING = ReadAllAvailable()
 COLUMNS = ReadColumns.of(read_schema(include_headers=False))
@@ -318,9 +320,9 @@ def test_where_a_query_stands_is_seen_in_a_group(data: TopicData, streams: Strea
     reader = streams.reader()
     start = reader.initialOffset()
     end = reader.latestOffset(start, EVERYTHING)
-    assert data.committed(group) == {0: 0, 1: 0}
+    wait_until(lambda: data.committed(group) == {0: 0, 1: 0}, "the start to be committed")
     reader.commit(end)
-    assert data.committed(group) == {0: 5, 1: 0}
+    wait_until(lambda: data.committed(group) == {0: 5, 1: 0}, "the end to be committed")
     data.send(range(2))
     assert bare(reader.latestOffset(end, EVERYTHING)) == {data.name: {"0": 7, "1": 0}}
     assert data.committed(group) == {0: 5, 1: 0}  # a lag of two
@@ -347,8 +349,11 @@ def test_a_failed_commit_is_reported_only_once(
     reader = streams.reader()
     gone = TopicData(data.bootstrap)
     gone.delete()
-    reader.commit({gone.name: {"0": 1}})
-    reader.commit({gone.name: {"0": 2}})
+    group = _ProgressGroup(streams.options(), f"group-{data.name}")
+    for offset in (1, 2):
+        group.commit({TopicPartition(gone.name, 0): offset})
+        group.settle()
+    group.close()
     told = [record for record in caplog.records if "offsets could not be committed to group" in record.getMessage()]
     assert len(told) == 1
     assert bare(reader.latestOffset(reader.initialOffset(), EVERYTHING)) == {data.name: {"0": 0, "1": 0}}
