@@ -24,6 +24,11 @@ class PendingAnswer(Generic[R]):
     def is_answered(self) -> bool:
         return bool(self._answers)
 
+    @property
+    def response(self) -> R:
+        """The answer; `IndexError` if there is none yet."""
+        return self._answers[0]
+
     def answer(self, response: R) -> None:
         """Raises `RuntimeError` if it is answered already."""
         if self._answers:

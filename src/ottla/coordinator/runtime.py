@@ -135,8 +135,11 @@ class CoordinatorRuntime(Generic[S]):
         if outcome.on_appended is not None:
             outcome.on_appended()
         response = outcome.response
-        if not isinstance(response, PendingAnswer) and self._log.is_committed(index, loaded.written_offset):
-            return response
+        if self._log.is_committed(index, loaded.written_offset):
+            if not isinstance(response, PendingAnswer):
+                return response
+            if response.is_answered:
+                return response.response
         return self._respond(index, loaded, response)
 
     async def _respond(self, index: int, loaded: _Loaded[S], response: R | PendingAnswer[R]) -> R:

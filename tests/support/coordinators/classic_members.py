@@ -66,9 +66,13 @@ class ClassicMembers:
         self.time.advance_ms(duration_ms)
         await self.settle()
 
-    async def start(self, request: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        """Sends a request that may have to wait."""
-        task = asyncio.create_task(request)
+    async def start(self, answer: T | Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        """A request that may have to wait."""
+
+        async def answered() -> T:
+            return await answer if isinstance(answer, Coroutine) else answer
+
+        task = asyncio.create_task(answered())
         await self.settle()
         return task
 

@@ -117,6 +117,25 @@ async def test_an_append_that_fails_changes_nothing_and_is_reported() -> None:
     assert setting.shard.keys() == [b"a", b"c"]
 
 
+@in_loop
+async def test_an_answer_that_is_known_at_once_is_returned_only_when_it_is_committed() -> None:
+    setting = led()
+
+    def decide(_: Words) -> WriteOutcome[str]:
+        answer: PendingAnswer[str] = PendingAnswer()
+        return WriteOutcome(answer, [KeyValue(b"a", b"v")], on_appended=lambda: answer.answer("here"))
+
+    assert setting.runtime.write_now("k", decide) == "here"
+    setting.log.hold_commits()
+    later = setting.runtime.write_now("k", decide)
+    assert isinstance(later, Coroutine)
+    task = asyncio.create_task(later)
+    await turns()
+    assert not task.done()
+    setting.log.commit()
+    assert await task == "here"
+
+
 class OneWord:
     """A write of one record without key and value."""
 

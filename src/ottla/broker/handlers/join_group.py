@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any
 
 from ottla.broker.handlers import handles
 from ottla.broker.requests.api import RequestContext
@@ -13,5 +14,7 @@ if TYPE_CHECKING:
 
 
 @handles(JoinGroupRequest)
-async def join_group(broker: Broker, request: JoinGroupRequest, context: RequestContext) -> JoinGroupResponse:
-    return await broker.groups.classic.join_group(request, context)
+def join_group(
+    broker: Broker, request: JoinGroupRequest, context: RequestContext
+) -> JoinGroupResponse | Coroutine[Any, Any, JoinGroupResponse]:
+    return broker.groups.classic.join_group(request, context)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any
 
 from ottla.broker.handlers import handles
 from ottla.broker.requests.api import RequestContext
@@ -13,5 +14,7 @@ if TYPE_CHECKING:
 
 
 @handles(LeaveGroupRequest)
-async def leave_group(broker: Broker, request: LeaveGroupRequest, context: RequestContext) -> LeaveGroupResponse:
-    return await broker.groups.classic.leave_group(request, context)
+def leave_group(
+    broker: Broker, request: LeaveGroupRequest, context: RequestContext
+) -> LeaveGroupResponse | Coroutine[Any, Any, LeaveGroupResponse]:
+    return broker.groups.classic.leave_group(request, context)

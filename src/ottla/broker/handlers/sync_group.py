@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any
 
 from ottla.broker.handlers import handles
 from ottla.broker.requests.api import RequestContext
@@ -13,5 +14,7 @@ if TYPE_CHECKING:
 
 
 @handles(SyncGroupRequest)
-async def sync_group(broker: Broker, request: SyncGroupRequest, context: RequestContext) -> SyncGroupResponse:
-    return await broker.groups.classic.sync_group(request, context)
+def sync_group(
+    broker: Broker, request: SyncGroupRequest, context: RequestContext
+) -> SyncGroupResponse | Coroutine[Any, Any, SyncGroupResponse]:
+    return broker.groups.classic.sync_group(request, context)

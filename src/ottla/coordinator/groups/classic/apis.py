@@ -1,11 +1,12 @@
 """Passes requests of the classic group protocol, and those about all groups, to their shards.
 
-Every method takes a request and returns the response, errors included.
+Every method takes a request and returns the response, errors included. Those of members return the response itself if
+it need not wait, so that no task is started for it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from ottla.base.error_codes import ErrorCode
@@ -31,6 +32,7 @@ class ClassicShard(Shard, Protocol):
     classic: ClassicProtocol
 
 
+R = TypeVar("R")
 S = TypeVar("S", bound=ClassicShard)
 
 
@@ -40,36 +42,53 @@ class ClassicApis(Generic[S]):
     def __init__(self, runtime: CoordinatorRuntime[S]) -> None:
         self._runtime = runtime
 
-    async def join_group(self, request: JoinGroupRequest, caller: Caller) -> JoinGroupResponse:
-        try:
-            answer = await self._runtime.write(request.group_id, lambda shard: shard.classic.join(request, caller))
-        except CoordinatorError as error:
-            answer = JoinGroupResponse(error_code=error.code, member_id=request.member_id)
-        if answer.error_code and caller.version >= _PROTOCOL_MAY_BE_NULL_SINCE:
-            answer.protocol_name = None
-        return answer
+    def join_group(
+        self, request: JoinGroupRequest, caller: Caller
+    ) -> JoinGroupResponse | Coroutine[Any, Any, JoinGroupResponse]:
+        def refused(error: CoordinatorError) -> JoinGroupResponse:
+            return JoinGroupResponse(error_code=error.code, member_id=request.member_id)
 
-    async def sync_group(self, request: SyncGroupRequest, caller: Caller) -> SyncGroupResponse:
+        def checked(answer: JoinGroupResponse) -> JoinGroupResponse:
+            if answer.error_code and caller.version >= _PROTOCOL_MAY_BE_NULL_SINCE:
+                answer.protocol_name = None
+            return answer
+
+        async def later(answer: Coroutine[Any, Any, JoinGroupResponse]) -> JoinGroupResponse:
+            return checked(await _or_refused(answer, refused))
+
         try:
-            return await self._runtime.write(request.group_id, lambda shard: shard.classic.sync(request, caller))
+            answer = self._runtime.write_now(request.group_id, lambda shard: shard.classic.join(request, caller))
         except CoordinatorError as error:
-            return SyncGroupResponse(error_code=error.code)
+            answer = refused(error)
+        return later(answer) if isinstance(answer, Coroutine) else checked(answer)
+
+    def sync_group(
+        self, request: SyncGroupRequest, caller: Caller
+    ) -> SyncGroupResponse | Coroutine[Any, Any, SyncGroupResponse]:
+        try:
+            answer = self._runtime.write_now(request.group_id, lambda shard: shard.classic.sync(request, caller))
+        except CoordinatorError as error:
+            return _refused_sync(error)
+        return _or_refused(answer, _refused_sync) if isinstance(answer, Coroutine) else answer
 
     def heartbeat(
         self, request: HeartbeatRequest, caller: Caller
     ) -> HeartbeatResponse | Coroutine[Any, Any, HeartbeatResponse]:
-        """The most frequent request of members: returns the response itself if it need not wait."""
+        """The most frequent request of members."""
         try:
             answer = self._runtime.write_now(request.group_id, lambda shard: shard.classic.heartbeat(request, caller))
         except CoordinatorError as error:
             return _refused_heartbeat(error)
-        return _later_heartbeat(answer) if isinstance(answer, Coroutine) else answer
+        return _or_refused(answer, _refused_heartbeat) if isinstance(answer, Coroutine) else answer
 
-    async def leave_group(self, request: LeaveGroupRequest, caller: Caller) -> LeaveGroupResponse:
+    def leave_group(
+        self, request: LeaveGroupRequest, caller: Caller
+    ) -> LeaveGroupResponse | Coroutine[Any, Any, LeaveGroupResponse]:
         try:
-            return await self._runtime.write(request.group_id, lambda shard: shard.classic.leave(request, caller))
+            answer = self._runtime.write_now(request.group_id, lambda shard: shard.classic.leave(request, caller))
         except CoordinatorError as error:
-            return LeaveGroupResponse(error_code=error.code)
+            return _refused_leave(error)
+        return _or_refused(answer, _refused_leave) if isinstance(answer, Coroutine) else answer
 
     async def describe_groups(self, request: DescribeGroupsRequest, caller: Caller) -> DescribeGroupsResponse:
         return DescribeGroupsResponse(groups=[await self._describe(each, caller.version) for each in request.groups])
@@ -101,11 +120,19 @@ class ClassicApis(Generic[S]):
             return DeleteGroupsResult(group_id=group_id, error_code=error.code)
 
 
-async def _later_heartbeat(answer: Coroutine[Any, Any, HeartbeatResponse]) -> HeartbeatResponse:
+async def _or_refused(answer: Coroutine[Any, Any, R], refused: Callable[[CoordinatorError], R]) -> R:
     try:
         return await answer
     except CoordinatorError as error:
-        return _refused_heartbeat(error)
+        return refused(error)
+
+
+def _refused_sync(error: CoordinatorError) -> SyncGroupResponse:
+    return SyncGroupResponse(error_code=error.code)
+
+
+def _refused_leave(error: CoordinatorError) -> LeaveGroupResponse:
+    return LeaveGroupResponse(error_code=error.code)
 
 
 def _refused_heartbeat(error: CoordinatorError) -> HeartbeatResponse:
