@@ -123,7 +123,12 @@ class Dispatcher:
             result = route.handle(self._broker, request, context)
         except Exception as error:
             result = self._failure(route, request, error)
-        if isinstance(result, (EncodedResponse, Response)):
+        is_encoded = type(result) is EncodedResponse
+        if not is_encoded and isinstance(result, Deferred):  # commits: asked before what takes longer to tell
+            pending = _LaterAnswer(self, connection, route, correlation_id, len(frame), started_s)
+            connection.reserve(pending)
+            pending.wait_for(result)
+        elif is_encoded or isinstance(result, Response):
             try:
                 chunks = self._frame(connection, route, correlation_id, result, len(frame), started_s, route.slow_s)
             except Exception as error:
@@ -135,9 +140,7 @@ class Dispatcher:
         else:
             pending = _LaterAnswer(self, connection, route, correlation_id, len(frame), started_s)
             connection.reserve(pending)
-            if isinstance(result, Deferred):
-                pending.wait_for(result)
-            elif inspect.iscoroutine(result):
+            if inspect.iscoroutine(result):
                 self._start(pending, request, result)
             else:  # a connection that must be closed
                 pending.hang_up(result)

@@ -277,12 +277,7 @@ class PartitionLog:
         ):
             data = memoryview(bytearray(batch.placed(0, leader_epoch)))
             return self.append_as_leader(data, leader_epoch, origin=AppendOrigin.COORDINATOR).last_offset + 1
-        segment.append(
-            batch.placed(offset, leader_epoch),
-            last_offset=end - 1,
-            max_timestamp_ms=batch.timestamp_ms,
-            offset_of_max_timestamp=end - 1,
-        )
+        segment.append_one(batch.placed(offset, leader_epoch), size, end - 1, batch.timestamp_ms)
         self._ends_at(end)
         return end
 

@@ -14,7 +14,7 @@ from crc32c import crc32c
 
 from ottla.base.disk import Buffer
 from ottla.log.record_validation import LOOP_RECORDS_MAX
-from ottla.records.batch import HEADER, BatchHeader
+from ottla.records.batch import HEADER
 from ottla.records.errors import RecordError
 from ottla.records.layout import ATTRIBUTES_AT, HEADER_SIZE, LENGTH_PREFIX_SIZE, MAGIC_V2
 from ottla.records.record_walk import walk, walk_one
@@ -23,9 +23,10 @@ place_batch: Final = Struct(">qii").pack_into
 """Writes base offset, length and leader epoch to the start of a batch, which the CRC does not cover."""
 
 
-def header_of_sent(data: Buffer, max_bytes: int, attributes_wanted: int = 0) -> BatchHeader | None:
-    """The header of such a batch if it is valid and may be kept as it is by a topic that neither limits records nor
-    changes batches; None for every other batch. `attributes_wanted`: those of a transaction, or none."""
+def header_of_sent(data: Buffer, max_bytes: int, attributes_wanted: int = 0) -> tuple[int, ...] | None:
+    """The fields of the header of such a batch, in the order of `BatchHeader`, if the batch is valid and may be kept
+    as it is by a topic that neither limits records nor changes batches; None for every other batch.
+    `attributes_wanted`: those of a transaction, or none."""
     size = len(data)
     if type(data) is not memoryview or data.readonly or not HEADER_SIZE <= size <= max_bytes:
         return None
@@ -62,4 +63,4 @@ def header_of_sent(data: Buffer, max_bytes: int, attributes_wanted: int = 0) -> 
         return None
     if facts is None or facts[0] != newest_ms:
         return None
-    return tuple.__new__(BatchHeader, header)
+    return header

@@ -50,7 +50,8 @@ class NewBatch(NamedTuple):
 
 def new_batch(records: bytes, count: int, timestamp_ms: int) -> NewBatch:
     """Creates a batch of that many encoded records."""
-    return NewBatch(_body_start(count, timestamp_ms) + records, count, timestamp_ms)
+    # Half the time of the class's own constructor: a commit makes one.
+    return tuple.__new__(NewBatch, (_body_start(count, timestamp_ms) + records, count, timestamp_ms, False))
 
 
 def new_batch_of_transaction(

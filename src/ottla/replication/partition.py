@@ -575,7 +575,10 @@ class Partition:
         except OSError as error:
             raise self._failed(log, error) from error
         if offset >= 0:
-            log.set_high_watermark(log.next_offset)
+            if log.high_watermark == offset:  # so no transaction's marker waits for it
+                log.high_watermark = log.next_offset
+            else:
+                log.set_high_watermark(log.next_offset)
             self._fetches.changed(self)
         return offset
 
@@ -629,7 +632,10 @@ class Partition:
         """The log has new records: they count immediately, or once they are on disk and on the other replicas."""
         if self._readers:
             self._tell_followers()
-        if log.config.flush_messages == 1:
+        if self.commits_at_once:
+            log.set_high_watermark(log.next_offset)
+            self._fetches.changed(self)
+        elif log.config.flush_messages == 1:
             self._environment.wait_for_disk(log, log.next_offset, self._synced)
         elif self._advance(log):
             self._fetches.changed(self)

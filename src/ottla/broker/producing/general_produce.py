@@ -124,12 +124,17 @@ def produce(
                 partition = broker.replicas.get(name, asked.index)
             records = asked.records
             if is_plain and partition is not None and records is not None and not is_closed:
+                log = partition.log
                 try:
-                    at_once = _appended_at_once(partition, asked.index, records)
+                    offset = partition.append_sent(records)
                 except ReplicationError as failure:  # of the disk
-                    at_once = outcomes.answer(partition, asked.index, failure)
-                if at_once is not None:
-                    answers.append(at_once)
+                    answers.append(outcomes.answer(partition, asked.index, failure))
+                    continue
+                if offset >= 0 and log is not None:
+                    start = log.log_start_offset
+                    answers.append(
+                        ProducePartitionResponse(index=asked.index, base_offset=offset, log_start_offset=start)
+                    )
                     continue
             error = refusal
             if error:
@@ -193,14 +198,6 @@ def _refusal(request: ProduceRequest) -> ErrorCode:
             ):
                 return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     return _NONE
-
-
-def _appended_at_once(partition: Partition, index: int, records: Bytes) -> ProducePartitionResponse | None:
-    """The answer for a batch that needs nothing but to be appended; None, with nothing done, for any other."""
-    log = partition.log
-    if log is None or (offset := partition.append_sent(records)) < 0:
-        return None
-    return ProducePartitionResponse(index=index, base_offset=offset, log_start_offset=log.log_start_offset)
 
 
 class _Outcomes:
