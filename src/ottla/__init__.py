@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ottla.client.exactly_once import async_exactly_once, exactly_once
     from ottla.client.offsets import OffsetAndMetadata
     from ottla.client.produce import AsyncProducer, Producer, RecordMetadata
+    from ottla.client.tables import AsyncTableView, TableView
     from ottla.client.transactions import PreparedTransaction
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "AsyncAdmin",
     "AsyncConsumer",
     "AsyncProducer",
+    "AsyncTableView",
     "Consumer",
     "ConsumerRecord",
     "OffsetAndMetadata",
@@ -31,6 +33,7 @@ __all__ = [
     "PreparedTransaction",
     "Producer",
     "RecordMetadata",
+    "TableView",
     "TopicPartition",
     "async_exactly_once",
     "exactly_once",
@@ -43,6 +46,7 @@ _HOMES: Final = {
     "AsyncAdmin": "ottla.client.administer",
     "AsyncConsumer": "ottla.client.consume",
     "AsyncProducer": "ottla.client.produce",
+    "AsyncTableView": "ottla.client.tables",
     "Consumer": "ottla.client.consume",
     "ConsumerRecord": "ottla.client.consume",
     "OffsetAndMetadata": "ottla.client.offsets",
@@ -50,6 +54,7 @@ _HOMES: Final = {
     "PreparedTransaction": "ottla.client.transactions",
     "Producer": "ottla.client.produce",
     "RecordMetadata": "ottla.client.produce",
+    "TableView": "ottla.client.tables",
     "TopicPartition": "ottla.base.ids",
     "async_exactly_once": "ottla.client.exactly_once",
     "exactly_once": "ottla.client.exactly_once",

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from pyspark.errors import PythonException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import ArrayType, DateType, MapType, StringType, StructType
+from pyspark.sql.types import DateType, StructType
 
 from ottla.client.serializers import AvroSerializer, SingleObjectFraming
 from ottla.spark import decode_avro, decode_json, encode_avro, encode_json
@@ -97,31 +97,6 @@ def test_json_that_fits_and_json_that_does_not(spark: SparkSession) -> None:
         10: 'at: "soon" is not timestamp',
     }
     assert bytes(by_offset(bad, "value")[3]) == b'{"id": 3, "pri'
-
-
-def test_what_json_requires_inside_arrays_and_maps(spark: SparkSession) -> None:
-    line = StructType().add("sku", StringType(), nullable=False).add("tags", ArrayType(StringType(), False))
-    schema = (
-        StructType()
-        .add("lines", ArrayType(line))
-        .add("by_name", MapType(StringType(), ArrayType(line, containsNull=False), valueContainsNull=False))
-    )
-    told = {
-        b"{}": None,
-        b'{"lines": null, "by_name": null}': None,
-        b'{"lines": [], "by_name": {}}': None,
-        b'{"lines": [null, {"sku": "a", "tags": null}, {"sku": "b", "tags": ["x"]}]}': None,
-        b'{"by_name": {"a": [{"sku": "a"}], "b": []}}': None,
-        b'{"lines": [{"sku": "a"}, {"tags": []}]}': "lines[1].sku: is missing, but the schema requires it",
-        b'{"lines": [{"sku": "a", "tags": ["x", null]}]}': "lines[0].tags[1]: is null, but the schema requires a value",
-        b'{"by_name": {"a": null}}': "by_name.a: is null, but the schema requires a value",
-        b'{"by_name": {"a": [], "b": [null]}}': "by_name.b[0]: is null, but the schema requires a value",
-        b'{"by_name": {"a": [{"sku": null}]}}': "by_name.a[0].sku: is missing, but the schema requires it",
-    }
-    good, bad = decode_json(records(spark, *told), schema)
-    reasons = list(told.values())
-    assert by_offset(bad, "error") == {offset: reason for offset, reason in enumerate(reasons) if reason}
-    assert by_offset(good, "value").keys() == {offset for offset, reason in enumerate(reasons) if not reason}
 
 
 def test_options_of_json(spark: SparkSession) -> None:

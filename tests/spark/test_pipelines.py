@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import signal
 import subprocess
 import sys
@@ -156,23 +155,6 @@ def test_yaml_from_topic_to_topic_and_on_from_the_checkpoint(
     assert [one.progress.rows for one in running] == [1, 1]
     assert json.loads(records(broker, f"{topics}-out")[-1].value)["total"] == 12
     assert len(records(broker, f"{topics}-bad")) == 1
-
-
-@pytest.mark.usefixtures("checkpoints")
-def test_a_bad_record_larger_than_producers_send_by_default(
-    spark: SparkSession, broker: Peer, topic: str, tmp_path: Path
-) -> None:
-    large = b"{" + random.Random(1).randbytes(2 * 1024 * 1024)
-    limits = {"max.message.bytes": str(3 * 1024 * 1024)}
-    with Admin(bootstrap_servers=broker.bootstrap) as admin:
-        admin.create_topics([NewTopic(name, 1, 1, configs=limits) for name in (topic, f"{topic}-bad")])
-    with Producer(bootstrap_servers=broker.bootstrap, max_request_size=3 * 1024 * 1024) as producer:
-        producer.send(topic, large)
-        producer.flush()
-    spec = read_spec(yaml_file(tmp_path, SUMS.format(topic=topic)), broker.bootstrap)
-    writers = build(spec, spark)
-    finish(queries.start({"events-bad": writers["events-bad"]}, once=True))
-    assert [record.value for record in records(broker, f"{topic}-bad")] == [large]
 
 
 @pytest.mark.parametrize(

@@ -51,6 +51,8 @@ __all__ = [
     "RefusedError",
     "RequestTimeoutError",
     "SerializationError",
+    "TableLoadingError",
+    "TableTooLargeError",
     "TransactionAbortableError",
     "TransactionAbortedError",
     "TransactionError",
@@ -261,6 +263,17 @@ class RebalanceFailedError(ClientError):
 
 class MemberFencedError(ClientError):
     """Another consumer with the same group.instance.id joined the group."""
+
+
+# Table views.
+
+
+class TableLoadingError(ClientError):
+    """A `TableView` was read before it had the whole topic for the first time."""
+
+
+class TableTooLargeError(ClientError):
+    """A `TableView` needs more memory than its `max_bytes`."""
 
 
 def raise_if_refused(code: int, subject: str, message: str | None = None) -> None:

@@ -623,6 +623,11 @@ class AsyncConsumer(Generic[K, V]):
 
     # The cluster.
 
+    @property
+    def cluster(self) -> Cluster:
+        """For what reads more from the same cluster. The consumer closes it."""
+        return self._cluster
+
     async def partitions_for(self, topic: str) -> TopicInfo:
         """The partitions of the topic and their leaders."""
         self.check_open()

@@ -84,6 +84,18 @@ class Decoder:
         rest.left -= len(records)
         return records
 
+    def take_lists(self, chunk: FetchedChunk) -> RecordLists:
+        """Returns the rest of the chunk as lists, without deserializing anything. Call it again if the chunk ends with
+        an error, which is then raised."""
+        rest: DecodedChunk | None = chunk.rest
+        if rest is None:
+            rest = chunk.rest = self._decode(chunk)
+        if not rest.left and rest.failure is not None:
+            raise rest.failure
+        lists = rest.lists.part(rest.at, rest.at + rest.left) if rest.at else rest.lists
+        rest.left = 0
+        return lists
+
     def take_columns(self, chunk: FetchedChunk, chosen: ChosenColumns) -> Any:
         """Returns the rest of the chunk as an Arrow record batch: the offsets, and the chosen columns that differ
         between records."""

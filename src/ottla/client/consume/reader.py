@@ -1,13 +1,14 @@
 """The part of a poll that handles fetched data: takes it, decodes it, and moves positions. Runs in the polling thread.
 
-The caller sets `subscription.unfinished = {}` just before it returns the records of `take` or `take_arrow` to the user:
-until then, an interruption undoes the poll (see `subscription`).
+The caller sets `subscription.unfinished = {}` just before it returns what it took to the user: until then, an
+interruption undoes the poll (see `subscription`).
 """
 
 from __future__ import annotations
 
 from typing import Any, Final
 
+from ottla.base.ids import TopicPartition
 from ottla.client.consume.arrow import ChosenColumns, combined
 from ottla.client.consume.decoding import Decoder
 from ottla.client.consume.fetch_buffer import FetchBuffer, FetchedChunk
@@ -15,6 +16,7 @@ from ottla.client.consume.interceptors import ConsumerInterceptors
 from ottla.client.consume.record import ConsumerRecord
 from ottla.client.errors import OttlaError
 from ottla.client.subscriptions.subscription import Iterated, Position, Subscription
+from ottla.records import RecordLists
 
 ENOUGH_BYTES: Final = 256 * 1024
 """Chunks are returned together up to this size. With more, the first records would be out of the processor's caches by
@@ -112,6 +114,30 @@ class PollReader:
         if not batches:
             self._subscription.unfinished = {}
         return combined(batches)
+
+    def take_lists(self) -> tuple[TopicPartition, RecordLists] | None:
+        """Returns one chunk as lists, without records being made or deserialized; None if nothing was fetched. A chunk
+        can be empty: then only the position moves."""
+        self._buffer.raise_failure()
+        chunk = self._buffer.first()
+        if chunk is None:
+            self._subscription.unfinished = {}
+            return None
+        try:
+            if chunk.failure is not None:
+                raise chunk.failure
+            self._subscription.begin(chunk.state)
+            lists = self._decoder.take_lists(chunk)
+        except OttlaError:
+            self._subscription.unfinished = {}
+            raise
+        position = None
+        if chunk.rest.failure is not None:
+            position = Position(lists.offsets[-1] + 1, chunk.leader_epoch)
+        if not self._buffer.hand_out(chunk, position):
+            lists = RecordLists([], [], [], [], [])
+        self.records += len(lists.offsets)
+        return chunk.state.partition, lists
 
     def _take(self, chunk: FetchedChunk, most: int) -> list[ConsumerRecord]:
         if chunk.failure is not None:

@@ -323,13 +323,6 @@ class Accumulator:
                     return batch
         return None
 
-    def stick(self, topic: TopicQueues, size: int) -> int:
-        """Returns the partition for records without a key, of which so many bytes count before they are enqueued."""
-        with self.lock:
-            chosen = topic.partitioner.stick()
-            topic.partitioner.took(chosen, size)
-            return chosen
-
     def close(self, batch: Batch, *, is_full: bool = False) -> None:
         """Closes the batch; under the lock. Idempotent. If it is full, this thread is to encode it."""
         queue = batch.queue

@@ -1,9 +1,8 @@
 """Encodes columns into batches: how `send_batch` sends an Arrow table without a Python object per record.
 
 Rows are processed in pieces of a few megabytes. If rows have partitions of their own (given, or by key), a piece is
-sorted by partition, and the kernels encode the part of each partition into batches at once. If only some rows of a
-piece have one, the others get theirs before the sort: rows that end up in the same partition keep their order.
-Serializers and interceptors are not involved: columns are bytes or strings.
+sorted by partition, and the kernels encode the part of each partition into batches at once. Serializers and
+interceptors are not involved: columns are bytes or strings.
 """
 
 from __future__ import annotations
@@ -167,15 +166,9 @@ def _pairs(row: Any) -> Any:
 
 
 def pieces(
-    config: ProducerConfig,
-    topic: str,
-    columns: Columns,
-    partitioner: TopicPartitioner,
-    partition: int | None,
-    stick: Callable[[int], int],
+    config: ProducerConfig, topic: str, columns: Columns, partitioner: TopicPartitioner, partition: int | None
 ) -> Iterator[list[EncodedBatch]]:
-    """Yields batches, a few at a time, created on demand. A given partition applies to all rows. `stick` returns the
-    partition for records without a key, and counts so many bytes for it."""
+    """Yields batches, a few at a time, created on demand. A given partition applies to all rows."""
     count = partitioner.partition_count
     if partition is not None and not 0 <= partition < count:
         raise UnknownPartitionError(f"topic {topic!r} has partitions 0 to {count - 1}, not {partition}")
@@ -189,21 +182,7 @@ def pieces(
         if partitions is None:
             yield [EncodedBatch(partition, *one) for one in encode(piece)]
         else:
-            yield list(_by_partition(piece, _without_open(partitions, row_bytes, stick), encode))
-
-
-def _without_open(partitions: Partitions, row_bytes: int, stick: Callable[[int], int]) -> Partitions:
-    """Chooses partitions for the rows without one, if other rows have one: a batch's worth of consecutive ones each."""
-    open_rows = np.flatnonzero(partitions == _NULL)
-    if len(open_rows) in (0, len(partitions)):
-        return partitions  # if none has one, they go to one partition after the other, in this order
-    filled = partitions.copy()
-    step = max(_BATCH_BYTES // row_bytes, 1)
-    for first in range(0, len(open_rows), step):
-        rows = open_rows[first : first + step]
-        is_last = first + step >= len(open_rows)
-        filled[rows] = stick(0 if is_last else len(rows) * row_bytes)
-    return filled
+            yield list(_by_partition(piece, partitions, encode))
 
 
 def _by_partition(

@@ -280,11 +280,7 @@ class ProducerCore:
 
         if partition is not None:
             partition = whole_number("partition", partition)
-        accumulator = self.accumulator
-        topic = accumulator.topic(info)
-        return pieces(
-            self.config, info.name, columns, topic.partitioner, partition, lambda size: accumulator.stick(topic, size)
-        )
+        return pieces(self.config, info.name, columns, self.accumulator.topic(info).partitioner, partition)
 
     def offer_batch(self, info: TopicInfo, batch: EncodedBatch) -> Batch | None:
         """Puts the batch into its queue; returns None if there is no room."""

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from functools import reduce
-from operator import or_
 from typing import Any, Final
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructType
+from pyspark.sql.types import StringType, StructType
 
 from ottla.spark.codecs.json_reasons import reason
 from ottla.spark.codecs.sides import ERROR, Decoded, batchwise, check_bytes_column, with_packed
@@ -65,50 +63,15 @@ def _struct_of(schema: StructType | str) -> StructType:
 
 
 def _lacking(place: Column, wanted: StructType) -> list[Column]:
-    """For each required value, whether it is missing. Spark's reader treats all of them as optional."""
+    """For each required field, whether it is missing. Spark's reader treats all fields as optional."""
     conditions: list[Column] = []
     for field in wanted.fields:
         inner = place.getField(field.name)
         if not field.nullable:
             conditions.append(inner.isNull())
-        if _requires(field.dataType):
-            conditions.append(_lacks(inner, field.dataType))
+        if isinstance(field.dataType, StructType):
+            conditions += [inner.isNotNull() & lacking for lacking in _lacking(inner, field.dataType)]
     return conditions
-
-
-def _requires(kind: DataType) -> bool:
-    """Whether a value of the type has to contain others."""
-    match kind:
-        case StructType():
-            return any(not field.nullable or _requires(field.dataType) for field in kind.fields)
-        case ArrayType():
-            return not kind.containsNull or _requires(kind.elementType)
-        case MapType():
-            return not kind.valueContainsNull or _requires(kind.valueType)
-    return False
-
-
-def _lacks(place: Column, kind: DataType) -> Column:
-    """Whether a value lacks what its type requires, at any depth; false for null."""
-    match kind:
-        case ArrayType():
-            lacking = _any_lacks(place, kind.elementType, kind.containsNull)
-        case MapType():
-            lacking = _any_lacks(F.map_values(place), kind.valueType, kind.valueContainsNull)
-        case StructType():
-            lacking = reduce(or_, _lacking(place, kind))
-        case _:
-            raise TypeError(f"a value of type {kind.simpleString()} requires nothing")
-    return place.isNotNull() & lacking
-
-
-def _any_lacks(items: Column, kind: DataType, may_be_null: bool) -> Column:
-    def lacks(item: Column) -> Column:
-        if not _requires(kind):
-            return item.isNull()
-        return _lacks(item, kind) if may_be_null else item.isNull() | _lacks(item, kind)
-
-    return F.exists(items, lacks)
 
 
 def _reasons(wanted: StructType) -> Any:

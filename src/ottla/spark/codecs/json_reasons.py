@@ -49,23 +49,16 @@ def _misfit(found: Any, wanted: DataType, path: str) -> str | None:
         case ArrayType():
             if not isinstance(found, list):
                 return _told(found, "an array", path)
-            kind, may_be_null = wanted.elementType, wanted.containsNull
-            places = ((item, f"{path}[{index}]") for index, item in enumerate(found))
+            places = ((item, wanted.elementType, f"{path}[{index}]") for index, item in enumerate(found))
         case MapType():
             if not isinstance(found, dict):
                 return _told(found, "an object", path)
-            kind, may_be_null = wanted.valueType, wanted.valueContainsNull
-            places = ((item, _joined(path, key)) for key, item in found.items())
+            places = ((item, wanted.valueType, _joined(path, key)) for key, item in found.items())
         case _:
             return _misfit_of_scalar(found, wanted, path)
-    for item, place in places:
-        if item is not None:
-            told = _misfit(item, kind, place)
-        else:
-            told = None if may_be_null else f"{place}: is null, but the schema requires a value"
-        if told:
-            return told
-    return None
+    return next(
+        (told for item, kind, place in places if item is not None and (told := _misfit(item, kind, place))), None
+    )
 
 
 def _misfit_of_struct(found: Any, wanted: StructType, path: str) -> str | None:

@@ -99,9 +99,6 @@ def named(result: Any, file: Path) -> dict[str, Runnable]:
             return {}
         case Mapping():
             found = {str(name): one for name, one in result.items()}
-            if len(found) < len(result):
-                names = ", ".join(map(repr, result))
-                raise PipelineError(f"{file}: `{FUNCTION}` returned the names {names}: as text, they are not unique")
         case str():
             found = {"": result}
         case Sequence():

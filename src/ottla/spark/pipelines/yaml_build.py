@@ -23,14 +23,6 @@ if TYPE_CHECKING:
     from ottla.spark.pipelines.yaml_document import Value
 
 _VALUE: Final = "value"
-_REQUEST_BYTES_MAX: Final = 100 * 1024 * 1024
-"""The largest request that brokers accept by default (socket.request.max.bytes)."""
-_FOR_BAD: Final = {
-    "kafka.compression.type": "gzip",
-    "kafka.max.request.size": str(_REQUEST_BYTES_MAX),
-    "kafka.buffer.memory": str(_REQUEST_BYTES_MAX),
-}
-"""How bad records are written, unless the source's options say otherwise. Compressed, because they may have been."""
 
 
 def build(spec: PipelineSpec, spark: SparkSession) -> dict[str, DataStreamWriter]:
@@ -99,20 +91,12 @@ def _send_bad(source: SourceSpec, bad: DataFrame, writers: dict[str, DataStreamW
         )
     )
     rows = bad.select("key", "value", headers.alias("headers"))
-    options = bad_options(source)
+    options = {"kafka.bootstrap.servers": source.options["kafka.bootstrap.servers"], "topic": source.bad or ""}
     with _told_at(source.place):
         if rows.isStreaming:
             writers[f"{source.name}-bad"] = rows.writeStream.format("ottla").options(**options)
         else:
             rows.write.format("ottla").options(**options).mode("append").save()
-
-
-def bad_options(source: SourceSpec) -> dict[str, str]:
-    """Reaches the cluster as the source does. Whatever the source can read can be sent: only the limit of the topic for
-    bad records counts."""
-    options = {name: text for name, text in source.options.items() if name.lower().startswith("kafka.")}
-    given = {name.lower() for name in options}
-    return options | {name: text for name, text in _FOR_BAD.items() if name not in given} | {"topic": source.bad or ""}
 
 
 def _encoded(frame: DataFrame, sink: SinkSpec) -> DataFrame:

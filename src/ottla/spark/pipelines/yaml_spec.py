@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -110,10 +110,12 @@ def read_spec(file: Path, bootstrap: str | None = None) -> PipelineSpec:
         TransformSpec(name, value, value.text())
         for name, value in (_named(top, "transforms") if "transforms" in top else ())
     )
-    _check_names([("source", one) for one in sources] + [("transform", one) for one in transforms])
-    views = [source.name for source in sources] + [transform.name for transform in transforms]
+    views = [source.name for source in sources]
+    for transform in transforms:
+        if transform.name in views:
+            raise transform.place.error("a source already has this name")
+    views += [transform.name for transform in transforms]
     sinks = tuple(_sink(name, value, address, views) for name, value in _named(top, "sinks"))
-    _check_names([("sink", one) for one in sinks])
     return PipelineSpec(title, sources, transforms, sinks)
 
 
@@ -128,19 +130,6 @@ def _named(top: Section, key: str) -> list[tuple[str, Value]]:
         if not _NAME.fullmatch(name):
             raise inner.error("a name must consist of letters, digits and _, so that it can be used in SQL")
     return found
-
-
-def _check_names(specs: Iterable[tuple[str, SourceSpec | TransformSpec | SinkSpec]]) -> None:
-    """Names must differ in more than case: Spark ignores it in the names of views, and some file systems in those of
-    checkpoints. Takes what each spec is, for messages."""
-    known: dict[str, tuple[str, str]] = {}
-    for kind, spec in specs:
-        earlier_kind, earlier = known.setdefault(spec.name.lower(), (kind, spec.name))
-        if (earlier_kind, earlier) == (kind, spec.name):
-            continue
-        if earlier == spec.name:
-            raise spec.place.error(f"a {earlier_kind} already has this name")
-        raise spec.place.error(f"a {earlier_kind} is named {earlier!r}: names must not differ in case only")
 
 
 def _source(title: str, name: str, value: Value, bootstrap: str) -> SourceSpec:

@@ -28,14 +28,7 @@ def batches_of(
 ) -> list[tuple[int | None, list[Record]]]:
     """Where the rows go, and what they are there."""
     chosen: Any = {name: value for name, value in changes.items() if name.startswith("partitioner")}
-    topic = partitioner(partitions, **chosen)
-
-    def stick(size: int) -> int:
-        place = topic.stick()
-        topic.took(place, size)
-        return place
-
-    made = pieces(config(**changes), "events", columns_of("events", data), topic, partition, stick)
+    made = pieces(config(**changes), "events", columns_of("events", data), partitioner(partitions, **chosen), partition)
     return [(one.partition, decode_batch(one.encoded)) for some in made for one in some]
 
 
@@ -102,54 +95,31 @@ def test_keys_decide_and_rows_of_a_key_stay_in_order() -> None:
         there = batches_of(table)
         assert sorted(record.value or b"" for _, some in there for record in some) == sorted(values)
         for partition, some in there:
+            numbers = [int(record.value or b"") for record in some]
+            assert numbers == sorted(numbers)
             for record in some:
                 assert record.key == expected[record.value or b""]
-                assert record.key is None or partition == partition_of_key(record.key, 3)
-        for partition, numbers in numbers_by_partition(there).items():
-            assert partition is not None
-            assert numbers == sorted(numbers)
-
-
-def numbers_by_partition(there: list[tuple[int | None, list[Record]]]) -> dict[int | None, list[int]]:
-    numbers: dict[int | None, list[int]] = {}
-    for partition, some in there:
-        numbers.setdefault(partition, []).extend(int(record.value or b"") for record in some)
-    return numbers
-
-
-@pytest.mark.parametrize("open_rows", ["partition", "key"])
-def test_rows_without_a_partition_stay_in_order_with_the_others_of_theirs(open_rows: str) -> None:
-    count = 30_000
-    data = {
-        "value": [b"%d" % number for number in range(count)],
-        "partition": [None if number % 3 else number % 2 for number in range(count)],
-    }
-    if open_rows == "key":
-        data["key"] = [None if number % 3 else b"key %d" % (number % 5) for number in range(count)]
-        del data["partition"]
-    padded = {**data, "headers": [[("padding", b"x" * 150)]] * count}
-    by_partition = numbers_by_partition(batches_of(padded, partitions=2))
-    assert by_partition.keys() == {0, 1}
-    assert sorted(number for numbers in by_partition.values() for number in numbers) == list(range(count))
-    assert all(numbers == sorted(numbers) for numbers in by_partition.values())
-    open_rows_in = [sum(bool(number % 3) for number in numbers) for numbers in by_partition.values()]
-    assert min(open_rows_in) > 0  # several batches' worth of them are not all for one partition
+                assert partition == (None if record.key is None else partition_of_key(record.key, 3))
 
 
 def test_partitions_of_rows_and_partitioners_decide() -> None:
     partitions = [2, 0, None, 2]
     for column in (partitions, pa.array(partitions, pa.int32()), pa.array(partitions, pa.int64())):
         given = batches_of({"value": [b"a", b"b", b"c", b"d"], "partition": column})
-        found = {one.value: partition for partition, some in given for one in some}
-        assert {value: found[value] for value in (b"a", b"b", b"d")} == {b"a": 2, b"b": 0, b"d": 2}
-        assert found[b"c"] in range(3)
+        assert [(partition, [one.value for one in some]) for partition, some in given] == [
+            (None, [b"c"]),
+            (0, [b"b"]),
+            (2, [b"a", b"d"]),
+        ]
     by_key = partition_of_key(b"k", 3)
     left_open = batches_of(
         {"value": [b"a", b"b", b"c"], "key": [b"k", b"k", None], "partition": [(by_key + 1) % 3, None, None]}
     )
-    found = {one.value: partition for partition, some in left_open for one in some}
-    assert (found[b"a"], found[b"b"]) == ((by_key + 1) % 3, by_key)
-    assert found[b"c"] in range(3)
+    assert {(partition, *(one.value for one in some)) for partition, some in left_open} == {
+        ((by_key + 1) % 3, b"a"),
+        (by_key, b"b"),
+        (None, b"c"),
+    }
     own = batches_of({"value": ["", "x", "yz", "x"]}, partitioner=lambda _t, _k, value, count: len(value) % count)
     assert [(partition, len(some)) for partition, some in own] == [(0, 1), (1, 2), (2, 1)]
     ignoring = batches_of({"value": [b"a"], "key": [b"k"]}, partitioner_ignore_keys=True)

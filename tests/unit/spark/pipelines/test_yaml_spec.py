@@ -125,9 +125,6 @@ def test_the_example_is_right(tmp_path: Path) -> None:
             ":7: sources.orders.watermark.colum: unknown key; did",
         ),
         ("bad: bad-orders", "stream: yep\n    bad: x", ":6: sources.orders.stream: must be true or false, not"),
-        ("  customers:\n", "  Orders:\n", ":9: sources.Orders: a source is named 'orders': names must not differ in"),
-        ("  totals: |", "  ORDERS: |", ":13: transforms.ORDERS: a source is named 'orders': names must not differ"),
-        ("  files:\n", "  Totals:\n", ":20: sinks.Totals: a sink is named 'totals': names must not differ in case"),
         ("  totals: |\n    SELECT 1", "  orders: SELECT 1", ":13: transforms.orders: a source already has this name"),
         (
             "  totals: |\n    SELECT 1",
