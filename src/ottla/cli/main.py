@@ -32,6 +32,7 @@ from ottla.cli.failures import explain
 from ottla.cli.pipeline import command as pipeline
 from ottla.cli.reassign import command as reassign
 from ottla.cli.session import CommandError, Settings, settings_of
+from ottla.cli.streams import command as streams
 
 app = Commands(
     name="ottla",
@@ -50,6 +51,7 @@ app.command("consume")(consume.consume)
 app.add_typer(reassign.app, name="reassign")
 app.add_typer(elect.app, name="elect")
 app.add_typer(pipeline.app, name="pipeline")
+app.add_typer(streams.app, name="streams")
 app.add_typer(log_dump.app, name="log")
 app.command("zookeeper")(zookeeper.zookeeper)
 app.command("demo")(demo.demo)

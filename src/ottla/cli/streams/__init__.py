@@ -1,0 +1,1 @@
+"""`ottla streams`: administers queries of `ottla.spark.streams`."""
