@@ -125,7 +125,7 @@ class Reassignments:
         if target is None:
             if not is_reassigned(assignment):
                 raise ControllerError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, f"{name} is not being moved.")
-            return reassigned_to(assignment, origin_replicas(assignment))
+            return self._keeping_records(name, reassigned_to(assignment, origin_replicas(assignment)))
         if not target:
             raise _wrong(f"{name} needs at least one replica.")
         if len(set(target)) != len(target):
@@ -140,6 +140,17 @@ class Reassignments:
         if not may_change_factor and len(target) != len(origin_replicas(assignment)):
             reason = f"{name} has {len(origin_replicas(assignment))} replicas; it cannot be changed to {len(target)}."
             raise ControllerError(ErrorCode.INVALID_REPLICATION_FACTOR, reason)
+        return self._keeping_records(name, moved)
+
+    def _keeping_records(self, name: TopicPartition, moved: ReplicaAssignment) -> ReplicaAssignment:
+        """Replicas that were added by a move that is now changed or cancelled are deleted at once. By then they may be
+        the only ones that are in sync: no other replica is sure to have all committed records."""
+        leadership = self._context.leaderships.get(name)
+        if leadership is not None and not set(leadership.isr).intersection(moved.replicas):
+            raise _wrong(
+                f"{name} would lose records: its only replicas in sync are on brokers {_listed(leadership.isr)}, and "
+                f"would be deleted. Move it to one of them, or wait until another replica is in sync."
+            )
         return moved
 
     def _reassign(self, name: TopicPartition, assignment: ReplicaAssignment) -> Step[ControllerError | None]:

@@ -73,6 +73,31 @@ async def test_a_cancelled_move_deletes_the_new_replicas(cluster: ControlCluster
 
 
 @on_cluster
+async def test_a_move_cannot_be_cancelled_if_only_new_replicas_are_in_sync(cluster: ControlCluster) -> None:
+    await cluster.start(1, 2, 3, 4)
+    await cluster.create("t", (2,))
+    await cluster.controller.reassign(T0, (3, 4))
+    await cluster.settle()
+    await cluster.alter_isr("t", (2, 3))
+    await cluster.kill(2)
+    assert (cluster.state("t").leader, cluster.state("t").isr) == (3, (3,))
+    for target in (None, (4,)):
+        failure = (await cluster.controller.reassign_all({T0: target}))[T0]
+        assert isinstance(failure, ControllerError)
+        assert failure.code is ErrorCode.INVALID_REPLICA_ASSIGNMENT
+        assert "its only replicas in sync are on brokers 3" in failure.reason
+    await cluster.settle()
+    assert cluster.hosts[3].deleted == []
+    assert cluster.state("t").leader == 3
+    await cluster.restart(2)
+    await cluster.alter_isr("t", (3, 2))
+    assert await cluster.controller.reassign_all({T0: None}) == {T0: None}
+    await cluster.settle()
+    assert cluster.hosts[3].deleted == [T0]
+    assert (cluster.state("t").leader, cluster.state("t").isr) == (2, (2,))
+
+
+@on_cluster
 async def test_wrong_moves_are_refused(cluster: ControlCluster) -> None:
     await cluster.start(1, 2)
     await cluster.create("t", (1,))
