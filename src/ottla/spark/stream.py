@@ -33,6 +33,7 @@ from ottla.client.administer import Admin
 from ottla.spark.columns import ReadColumns
 from ottla.spark.data_loss import lose
 from ottla.spark.offsets import (
+    LATEST_OFFSET,
     JsonOffsets,
     PartitionOffsets,
     TopicIds,
@@ -129,6 +130,8 @@ class StreamDriver:
         self._bound: PartitionOffsets | None = None
         self._last_batch_s: float | None = None
         self._begun: PartitionOffsets | None = None
+        self._held: PartitionOffsets = {}
+        """Where the first batch ends in partitions that begin at the latest offset."""
         self.latest: PartitionOffsets = {}
         """The latest offsets when they were last requested."""
 
@@ -143,6 +146,7 @@ class StreamDriver:
         if self._begun is None:
             told = self._view.position(self._options.stream_start(), "startingOffsets", is_start=True)
             self._begun = self._view.resolved(told)
+            self._held = {one: self._begun[one] for one, offset in told.items() if offset == LATEST_OFFSET}
         return self._begun
 
     def end_with_what_is_there(self) -> None:
@@ -161,6 +165,11 @@ class StreamDriver:
         # Everything before it is done. Spark says so only when there is a next batch, not after the last.
         self.show(starts)
         end = self._end_after(starts, start_ids, is_limited=is_limited)
+        if starts == self._begun:
+            # The checkpoint of a query that fails in its first batch contains only the end of that. The latest offset
+            # is then another one, so what the batch had read would be lost: it ends where it begins.
+            end = end | {partition: offset for partition, offset in self._held.items() if partition in end}
+        self._held = {}
         if end == starts and self._group is not None:
             self._group.settle()  # Spark may end the query now, and this process with it
         return end

@@ -91,7 +91,9 @@ def test_a_stream_begins_in_one_place_however_often_it_is_asked(data: TopicData,
     start = reader.initialOffset()
     data.send(range(5))
     assert reader.initialOffset() == start
-    assert ranges(reader, reader.initialOffset(), reader.latestOffset(start, EVERYTHING)) != []
+    first_end = reader.latestOffset(start, EVERYTHING)
+    assert ranges(reader, reader.initialOffset(), first_end) == []
+    assert ranges(reader, first_end, reader.latestOffset(first_end, EVERYTHING)) != []
 
 
 def test_a_query_that_was_ended_in_its_first_batch_starts_over(data: TopicData, streams: Streams) -> None:
@@ -102,6 +104,23 @@ def test_a_query_that_was_ended_in_its_first_batch_starts_over(data: TopicData, 
     data.send(range(5))
     restarted = streams.reader(startingOffsets="latest")
     assert ranges(restarted, restarted.initialOffset(), end) == []
+
+
+def test_what_a_query_that_begins_at_the_end_fails_to_read_first_is_read_by_the_next(
+    data: TopicData, streams: Streams
+) -> None:
+    data.send(range(3))
+    failing = streams.reader(startingOffsets="latest")
+    start = failing.initialOffset()
+    data.send(range(3, 5))
+    end = failing.latestOffset(start, EVERYTHING)
+    assert failing.partitions(start, end) == []
+
+    next_one = streams.reader(startingOffsets="latest")  # from a checkpoint with the end of that batch, as it failed
+    assert next_one.partitions(next_one.initialOffset(), end) == []
+    after = next_one.latestOffset(end, EVERYTHING)
+    assert [(one.span.start, one.span.until) for one in next_one.partitions(end, after)] == [(3, 5)]
+    assert failing.latestOffset(end, EVERYTHING) == after  # as if it had gone on
 
 
 def test_a_stream_begins_only_with_topics_that_are_there(streams: Streams) -> None:
