@@ -24,9 +24,10 @@ from ottla.client.errors import (
     RecordTooLargeError,
     RefusedError,
     SerializationError,
+    UnknownPartitionError,
     UnknownTopicError,
 )
-from ottla.client.produce import Delivery, ProducerRecord, RecordMetadata
+from ottla.client.produce import Delivery, ProducerRecord, RecordMetadata, sender
 from ottla.client.produce.partitioners import partition_of_key
 from support.clients.dialect import CODECS
 from support.clients.nowhere import closed_port
@@ -540,3 +541,19 @@ def test_a_producer_belongs_to_one_loop(broker: Peer, topic: str) -> None:
         await producer.close()
 
     asyncio.run(use_and_close())
+
+
+def test_records_for_a_partition_that_is_gone_fail_soon(
+    broker: Peer, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A topic that is created again may have fewer partitions than the producer knows."""
+    monkeypatch.setattr(sender, "MISSING_MAX_S", 0.3)
+    with Admin(bootstrap_servers=broker.bootstrap) as admin, Producer(bootstrap_servers=broker.bootstrap) as producer:
+        admin.create_topics([NewTopic(topic, 3, 1)])
+        producer.send(topic, b"old", partition=2).result(WAIT_S)
+        admin.delete_topics([topic])
+        admin.create_topics([NewTopic(topic, 2, 1)])
+        gone, there = (producer.send(topic, b"new", partition=partition) for partition in (2, 1))
+        with pytest.raises(UnknownPartitionError, match=r"has partitions 0 to 1 now, not 2: it was created again"):
+            gone.result(WAIT_S)
+        assert there.result(WAIT_S).offset == 0

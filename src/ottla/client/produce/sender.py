@@ -19,6 +19,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.base.error_codes import ErrorCode
+from ottla.base.ids import TopicPartition
 from ottla.client.cluster import Cluster, may_pass
 from ottla.client.config import ProducerConfig
 from ottla.client.errors import (
@@ -27,6 +28,7 @@ from ottla.client.errors import (
     DeliveryTimeoutError,
     RecordTooLargeError,
     RefusedError,
+    UnknownPartitionError,
     raise_if_refused,
 )
 from ottla.client.produce.accumulator import Accumulator
@@ -46,6 +48,8 @@ if TYPE_CHECKING:
     from ottla.client.produce.fast_wait import FastWait
 
 _NO_TRANSACTION: Final = 2**31 - 1
+MISSING_MAX_S: Final = 10.0
+"""How long a partition may be missing in new metadata before batches for it fail."""
 _REQUEST_OVERHEAD_BYTES: Final = 512
 _SEQUENCE_REFUSED: Final = frozenset({ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID})
 _IDENTITY_REFUSED: Final = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_PRODUCER_ID_MAPPING})
@@ -79,6 +83,7 @@ class Sender:
         self._timer: asyncio.TimerHandle | None = None
         self._tasks: dict[object, asyncio.Task[None]] = {}
         """Background work, one task of each kind: connecting, refreshing leaders, getting a producer id."""
+        self._missing_since_s: dict[TopicPartition, float] = {}
         self._threads: ThreadPoolExecutor | None = None
         self._in_flight_max = config.max_in_flight_requests_per_connection
         self._is_closed = False
@@ -468,6 +473,24 @@ class Sender:
         if any(self._cluster.known_topic(topic) is None for topic in topics):
             gone = ", ".join(sorted(topics))
             self._blame(topics, RefusedError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {gone}"))
+        self._drop_for_missing(topics)
+
+    def _drop_for_missing(self, topics: Iterable[str]) -> None:
+        """Fails batches for partitions that topics have no more. Partitions are never removed, so the topic was created
+        again with fewer; but for a moment a broker may not know that others were added."""
+        now_s = monotonic()
+        for batch in list(self._accumulator.unfinished):
+            name, index = partition = batch.partition
+            info = self._cluster.known_topic(name) if name in topics else None
+            if info is None:
+                continue
+            if index < len(info.partitions):
+                self._missing_since_s.pop(partition, None)
+                continue
+            missing_s = now_s - self._missing_since_s.setdefault(partition, now_s)
+            if missing_s >= MISSING_MAX_S and batch not in batch.queue.in_flight:
+                there = f"topic {name!r} has partitions 0 to {len(info.partitions) - 1} now, not {index}"
+                self._give_up(batch, UnknownPartitionError(f"{there}: it was created again with fewer"))
 
     async def _ask_for_leaders(self, topics: Iterable[str]) -> None:
         try:
