@@ -81,7 +81,7 @@ def test_a_stream_and_a_table(spark: SparkSession, topics: Topics, tmp_path: Pat
 
     def act() -> list[tuple[object, ...]]:
         rows = sorted(play.act(), key=lambda row: (row.key or "", row.offset))
-        return [(row.key, *row.value, int(row.timestamp.timestamp() * 1000)) for row in rows]
+        return [(row.key, *row.value, round(row.timestamp.timestamp() * 1000)) for row in rows]
 
     topics.send("table", [Record("a", "A1", 2000), Record("a", "A2", 4000), Record("b", "B1", 1500)])
     clicks = [Record("a", "1", 1000), Record("a", "2", 2000), Record("a", "3", 5000), Record("a", "late", 3000)]

@@ -11,12 +11,21 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from ottla.spark.streams.aggregates import aggregate as aggregate
+    from ottla.spark.streams.aggregates import aggregate_table as aggregate_table
+    from ottla.spark.streams.aggregates import cogroup as cogroup
+    from ottla.spark.streams.aggregates import count as count
+    from ottla.spark.streams.aggregates import reduce as reduce
     from ottla.spark.streams.buckets import CheckpointError as CheckpointError
     from ottla.spark.streams.frames import StreamError as StreamError
     from ottla.spark.streams.joins import join_foreign as join_foreign
     from ottla.spark.streams.joins import join_stream_table as join_stream_table
     from ottla.spark.streams.joins import join_tables as join_tables
     from ottla.spark.streams.joins import latest as latest
+    from ottla.spark.streams.routes import Through as Through
+    from ottla.spark.streams.routes import branch as branch
+    from ottla.spark.streams.routes import merge as merge
+    from ottla.spark.streams.routes import through as through
     from ottla.spark.streams.sources import NotCompactedWarning as NotCompactedWarning
     from ottla.spark.streams.sources import stream as stream
     from ottla.spark.streams.sources import table as table
@@ -25,24 +34,42 @@ _PLACES = {
     "CheckpointError": "ottla.spark.streams.buckets",
     "NotCompactedWarning": "ottla.spark.streams.sources",
     "StreamError": "ottla.spark.streams.frames",
+    "Through": "ottla.spark.streams.routes",
+    "aggregate": "ottla.spark.streams.aggregates",
+    "aggregate_table": "ottla.spark.streams.aggregates",
+    "branch": "ottla.spark.streams.routes",
+    "cogroup": "ottla.spark.streams.aggregates",
+    "count": "ottla.spark.streams.aggregates",
     "join_foreign": "ottla.spark.streams.joins",
     "join_stream_table": "ottla.spark.streams.joins",
     "join_tables": "ottla.spark.streams.joins",
     "latest": "ottla.spark.streams.joins",
+    "merge": "ottla.spark.streams.routes",
+    "reduce": "ottla.spark.streams.aggregates",
     "stream": "ottla.spark.streams.sources",
     "table": "ottla.spark.streams.sources",
+    "through": "ottla.spark.streams.routes",
 }
 
 __all__ = [
     "CheckpointError",
     "NotCompactedWarning",
     "StreamError",
+    "Through",
+    "aggregate",
+    "aggregate_table",
+    "branch",
+    "cogroup",
+    "count",
     "join_foreign",
     "join_stream_table",
     "join_tables",
     "latest",
+    "merge",
+    "reduce",
     "stream",
     "table",
+    "through",
 ]
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, get_args
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
-from pyspark.sql.types import DataType, StructType
+from pyspark.sql.types import DataType
 
 from ottla.spark.streams.buckets import AT, POSITION, Input, packed_rows, run, run_packed
 from ottla.spark.streams.cores.foreign import SUBSCRIPTIONS, LeftStep, RightStep
@@ -25,6 +25,7 @@ from ottla.spark.streams.cores.joins import (
     TablesStep,
 )
 from ottla.spark.streams.frames import KEY, OFFSET, PARTITION, TIMESTAMP, TOPIC, VALUE, StreamError, check_frame
+from ottla.spark.streams.results import keyed, results_of, types_of
 from ottla.spark.streams.values import packed, unpacked
 
 if TYPE_CHECKING:
@@ -40,15 +41,15 @@ def latest(table: DataFrame) -> DataFrame:
     batch query, the rows of the table, without tombstones.
     """
     check_frame(table, "table")
-    key_type, value_type = _types(table)
+    key_type, value_type = types_of(table)
     if table.isStreaming:
         about = f"latest({value_type.simpleString()}) by {key_type.simpleString()}"
-        results = run(LatestStep(), [Input(_keyed(table), TABLE_SIDE, "table")], about)
-        return _results(results, key_type, unpacked(F.col("value"), value_type))
-    # The last one of each partition first, because a late record counts there.
+        results = run(LatestStep(), [Input(keyed(table), TABLE_SIDE, "table")], about)
+        return results_of(results, key_type, unpacked(F.col("value"), value_type))
+    # The last one of each partition first, whatever its timestamp; then as the partitions would be merged.
     last = F.max_by(F.struct(*table.columns), OFFSET).alias("last")
-    lasts = _keyed(table).groupBy(KEY, TOPIC, PARTITION).agg(last).select("last.*")
-    newest = F.max_by(F.struct(*table.columns), F.struct(TIMESTAMP, TOPIC, PARTITION)).alias("newest")
+    lasts = keyed(table).groupBy(KEY, TOPIC, PARTITION).agg(last, F.max(TIMESTAMP).alias("highest"))
+    newest = F.max_by("last", F.struct("highest", TOPIC, PARTITION)).alias("newest")
     rows = lasts.groupBy(KEY).agg(newest)
     return rows.select("newest.*").where(F.col(VALUE).isNotNull())
 
@@ -61,8 +62,8 @@ def join_stream_table(stream: DataFrame, table: DataFrame, how: How = "inner") -
     """
     _check_how(how, _LEFT_OR_INNER)
     key_type, kinds, about = _sides(stream, table, "stream", "table")
-    records = stream if how == "left" else _keyed(stream)
-    inputs = [Input(_keyed(table), TABLE_SIDE, "table"), Input(records, STREAM_SIDE, "stream")]
+    records = stream if how == "left" else keyed(stream)
+    inputs = [Input(keyed(table), TABLE_SIDE, "table"), Input(records, STREAM_SIDE, "stream")]
     return _joined(run(StreamTableStep(how), inputs, f"join_stream_table({how}, {about})"), key_type, kinds)
 
 
@@ -70,7 +71,7 @@ def join_tables(left: DataFrame, right: DataFrame, how: How = "inner") -> DataFr
     """Two tables with the same key, as a table. A change on either side updates the result, a deletion included."""
     _check_how(how, get_args(How))
     key_type, kinds, about = _sides(left, right, "left", "right")
-    inputs = [Input(_keyed(left), LEFT_SIDE, "left"), Input(_keyed(right), RIGHT_SIDE, "right")]
+    inputs = [Input(keyed(left), LEFT_SIDE, "left"), Input(keyed(right), RIGHT_SIDE, "right")]
     return _joined(run(TablesStep(how), inputs, f"join_tables({how}, {about})"), key_type, kinds)
 
 
@@ -85,13 +86,13 @@ def join_foreign(left: DataFrame, right: DataFrame, foreign_key: Column | str, h
     check_frame(right, "right")
     expression = F.expr(foreign_key) if isinstance(foreign_key, str) else foreign_key
     foreign_type = left.select(expression).schema.fields[0].dataType
-    (left_key, left_type), (right_key, right_type) = _types(left), _types(right)
+    (left_key, left_type), (right_key, right_type) = types_of(left), types_of(right)
     if _text(foreign_type) != _text(right_key):
         words = f"the foreign key is {_text(foreign_type)}, but the key of right is {_text(right_key)}"
         raise StreamError(f"{words}: cast one of them")
     about = f"{how}, {_text(left_key)}: {_text(left_type)}, {_text(right_key)}: {_text(right_type)}"
     reference = packed(expression, foreign_type, "the foreign key")
-    changes = Input(_keyed(left), LEFT_SIDE, "left", reference)
+    changes = Input(keyed(left), LEFT_SIDE, "left", reference)
     messages = run(LeftStep(how), [changes], f"join_foreign, left side({about})").select(
         "key",
         F.lit(SUBSCRIPTIONS).alias("side"),
@@ -101,7 +102,7 @@ def join_foreign(left: DataFrame, right: DataFrame, foreign_key: Column | str, h
         F.col("message").alias("value"),
         F.col("left_key").alias("extra"),
     )
-    rows = packed_rows(Input(_keyed(right), RIGHT_SIDE, "right"))
+    rows = packed_rows(Input(keyed(right), RIGHT_SIDE, "right"))
     results = run_packed(RightStep(how), [messages, rows], f"join_foreign, right side({about})")
     return _joined(results, left_key, (left_type, right_type))
 
@@ -117,7 +118,7 @@ def _sides(
     """The type of the key, those of the values, and words about them."""
     check_frame(left, left_name)
     check_frame(right, right_name)
-    (left_key, left_type), (right_key, right_type) = _types(left), _types(right)
+    (left_key, left_type), (right_key, right_type) = types_of(left), types_of(right)
     if _text(left_key) != _text(right_key):
         words = f"the key of {left_name} is {_text(left_key)}, but the key of {right_name} is {_text(right_key)}"
         raise StreamError(f"{words}: cast one of them")
@@ -125,34 +126,12 @@ def _sides(
     return left_key, (left_type, right_type), about
 
 
-def _types(frame: DataFrame) -> tuple[DataType, DataType]:
-    schema: StructType = frame.schema
-    return schema[KEY].dataType, schema[VALUE].dataType
-
-
 def _text(kind: DataType) -> str:
     return kind.simpleString()
-
-
-def _keyed(frame: DataFrame) -> DataFrame:
-    """Rows without a key belong to no row of a table."""
-    return frame.where(F.col(KEY).isNotNull())
 
 
 def _joined(results: DataFrame, key_type: DataType, kinds: tuple[DataType, DataType]) -> DataFrame:
     left, right = unpacked(F.col("left"), kinds[0]), unpacked(F.col("right"), kinds[1])
     both = F.struct(left.alias("left"), right.alias("right"))
     is_row = F.col("left").isNotNull() | F.col("right").isNotNull()
-    return _results(results, key_type, F.when(is_row, both))
-
-
-def _results(results: DataFrame, key_type: DataType, value: Column) -> DataFrame:
-    """The columns of a stream or a table. A result belongs to no topic yet."""
-    return results.select(
-        unpacked(F.col("key"), key_type).alias(KEY),
-        value.alias(VALUE),
-        F.timestamp_micros(AT).alias(TIMESTAMP),
-        F.lit(None).cast("string").alias(TOPIC),
-        F.lit(None).cast("int").alias(PARTITION),
-        F.col(POSITION).alias(OFFSET),
-    )
+    return results_of(results, key_type, F.when(is_row, both))

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ottla.spark.streams.cores.aggregates import ADD_SIDE, SUBTRACT_SIDE, AggregateStep, RegroupStep
 from ottla.spark.streams.cores.changes import Change, Result, in_order, joined, parted
 from ottla.spark.streams.cores.foreign import SUBSCRIPTIONS, LeftStep, RightStep
 from ottla.spark.streams.cores.joins import LEFT_SIDE, RIGHT_SIDE, How, LatestStep, StreamTableStep, TablesStep
@@ -226,6 +227,83 @@ def test_a_subscription_among_many_touches_one_chunk() -> None:
     changed = [key for key, data in join.steps[1].stored.items() if before[key] != data]
     assert len(changed) == 1
     assert len(join.steps[1].stored[changed[0]]) < 100 * 64
+
+
+# Aggregations.
+
+
+class Texts:
+    """Values that are texts."""
+
+    def loads(self, data: bytes | None) -> str | None:
+        return None if data is None else data.decode()
+
+    def dumps(self, value: str | None) -> bytes | None:
+        return None if value is None else value.encode()
+
+
+def with_text(key: str, value: str, total: str) -> str | None:
+    """The value w deletes the total."""
+    return None if value == "w" else total + key + value
+
+
+def with_length(key: str, value: str, total: str) -> str:
+    return f"{total}{key}{len(value)}"
+
+
+def with_letters(group: str, value: str, total: str) -> str:  # noqa: ARG001
+    return "".join(sorted(total + value))
+
+
+def without_letters(group: str, value: str, total: str) -> str:  # noqa: ARG001
+    for letter in value:
+        assert letter in total
+        total = total.replace(letter, "", 1)
+    return total
+
+
+@settings(max_examples=examples(40))
+@given(batches)
+def test_an_aggregation_of_two_streams(history: list[list[Event]]) -> None:
+    step = AggregateStep(str, (with_length, with_text), Texts(), (Texts(), Texts()), Texts())
+    runner, table, totals = Runner(step), dict[bytes, object](), dict[bytes, str]()
+    for batch in history:
+        for one in (one for key in (b"a", b"b", b"c") for one in in_time([some for some in batch if some.key == key])):
+            if one.value is not None:
+                add = with_length if one.topic == RIGHT else with_text
+                total = add(one.key.decode(), one.value.decode(), totals.pop(one.key, ""))
+                if total is not None:
+                    totals[one.key] = total
+        updated(table, runner.run(rows_of(batch, 1, 0)))
+        assert table == {key: (total.encode(),) for key, total in totals.items()}
+        assert runner.stored.keys() == totals.keys()
+
+
+@settings(max_examples=examples(40))
+@given(st.lists(st.lists(left_rows, max_size=12), max_size=6))
+def test_an_aggregation_of_a_table(history: list[list[tuple[bytes, bytes | None, bytes | None, int]]]) -> None:
+    totals = AggregateStep(str, (without_letters, with_letters), Texts(), (Texts(), Texts()), Texts())
+    steps = Runner(RegroupStep()), Runner(totals)
+    rows: dict[bytes, tuple[bytes, bytes]] = {}
+    table: dict[bytes | None, bytes | None] = {}
+    for batch in history:
+        changes: list[tuple[bytes | None, Change]] = []
+        for position, (key, value, group, at_us) in enumerate(batch):
+            changes.append((key, Change(0, 0, position, at_us, value, group)))
+            rows.pop(key, None)
+            if value is not None and group is not None:
+                rows[key] = value, group
+        moved: list[tuple[bytes | None, Change]] = []
+        for number, one in enumerate(steps[0].run(changes)):
+            leaving, joining = one.fields
+            side, value = (ADD_SIDE, joining) if leaving is None else (SUBTRACT_SIDE, leaving)
+            moved.append((one.key, Change(side, 0, number, one.at_us, value)))
+        table |= {result.key: result.fields[0] for result in steps[1].run(moved)}
+        members: dict[bytes | None, bytes] = dict.fromkeys(table, b"")
+        for value, group in rows.values():
+            members[group] = bytes(sorted(members[group] + value))
+        assert table == members
+        assert steps[0].stored.keys() == rows.keys()
 
 
 # Bytes and order.
