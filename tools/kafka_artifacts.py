@@ -2,7 +2,7 @@
 
 Two sets can be asked for. `definitions` is the few small jars that hold Kafka's message definitions; `tools` is a whole
 broker with its command line tools and everything they depend on. Without a choice, the ZooKeeper consumer of Kafka 0.8
-comes too. Maven does the resolving and the fetching. A stamp
+and Kafka Streams 3.9 come too. Maven does the resolving and the fetching. A stamp
 beside the jars holds what was asked and what came, so a second run only looks at names.
 
 Nothing of Ottla is imported here: the tool has to run on a machine that has only Python, Java and a network.
@@ -50,6 +50,11 @@ OLD_CONSUMER = ArtifactSet("old-consumer", ("kafka_2.10",), transitive=True)
 """The consumer that needs no coordinator, with all that it depends on."""
 
 
+STREAMS_VERSION = "3.9.1"
+STREAMS = ArtifactSet("streams", ("kafka-streams", "kafka-streams-test-utils"), transitive=True)
+"""Kafka Streams, with the driver that runs a topology without a broker."""
+
+
 def jar(version: str, artifact: str) -> Path:
     """The jar of one of Kafka's artifacts, whichever set brought it."""
     path = HOME / version / f"{artifact}-{version}.jar"
@@ -67,6 +72,14 @@ def classpath(version: str) -> str:
             f"Kafka {version}'s {wanted.name} is not there: run `python tools/kafka_artifacts.py` first"
         )
     return os.pathsep.join(str(HOME / version / name) for name in names)
+
+
+def streams_classpath() -> str:
+    """All jars of Kafka Streams, as `java -cp` takes them."""
+    names = _present(STREAMS, STREAMS_VERSION)
+    if names is None:
+        raise ArtifactsMissingError("Kafka Streams is not there: run `python tools/kafka_artifacts.py` first")
+    return os.pathsep.join(str(HOME / STREAMS_VERSION / name) for name in names)
 
 
 def fetch(wanted: ArtifactSet, version: str) -> int:
@@ -153,8 +166,9 @@ def main(arguments: Sequence[str]) -> int:
                 count = fetch(SETS[name], version)
                 say(f"Kafka {version}, {name}: {count} jars in place")
         if not chosen.sets and not chosen.versions:
-            count = fetch(OLD_CONSUMER, OLD_VERSION)
-            say(f"Kafka {OLD_VERSION}, {OLD_CONSUMER.name}: {count} jars in place")
+            for wanted, version in ((OLD_CONSUMER, OLD_VERSION), (STREAMS, STREAMS_VERSION)):
+                count = fetch(wanted, version)
+                say(f"Kafka {version}, {wanted.name}: {count} jars in place")
     except ArtifactsMissingError as error:
         print(error, file=sys.stderr)
         return 1
