@@ -72,6 +72,12 @@ class Channel:
         """Whether another request can be sent."""
         return self.in_flight < self._in_flight_max
 
+    @property
+    def adds_partitions(self) -> bool:
+        """Whether the broker makes partitions part of the transactions that it gets records of (version 2)."""
+        connection = self._connection
+        return connection is not None and connection.version_for(ProduceRequest) > _LAST_OF_TRANSACTION_VERSION_1
+
     async def connect(self) -> None:
         self._connection = await self._cluster.connection(self.broker_id)
 

@@ -198,6 +198,8 @@ class Sender:
         if not channel.is_connected:
             self._in_background(channel, self._connect(channel, {queue.partition.topic for queue in queues}))
             return
+        if self._transactions is not None and self._transactions.is_version_2 and not channel.adds_partitions:
+            queues = self._known_parts(queues, self._transactions)
         in_hurry = self._accumulator.is_in_hurry
         while channel.has_room:
             batches: list[Batch] = []
@@ -216,6 +218,20 @@ class Sender:
             if self._transactions is not None:
                 self._transactions.sends()
             channel.send(batches)
+
+    def _known_parts(
+        self, queues: Sequence[PartitionQueue], transactions: ProducerTransactions
+    ) -> Sequence[PartitionQueue]:
+        """Those whose partitions are part of the transaction. The others are added, because their leader does not; if
+        the transaction is to be aborted, what an earlier leader may have got of them is given up."""
+        missing = [queue for queue in queues if not transactions.is_known_part(queue.partition)]
+        if missing and transactions.drops_records:
+            error = transactions.aborted_error()
+            for batch in [batch for queue in missing for batch in list(queue.ready)]:
+                self._give_up(batch, error)
+        elif missing:
+            self._in_background("partitions", transactions.add_partitions([queue.partition for queue in missing]))
+        return [queue for queue in queues if transactions.is_known_part(queue.partition)]
 
     def _next_of(self, queue: PartitionQueue, limit: int | None) -> Batch | None:
         """Returns the next batch, encoded and signed, and in flight from now on; None if it cannot be sent yet, or is
@@ -318,6 +334,8 @@ class Sender:
         queue = batch.queue
         queue.in_flight.remove(batch)
         queue.not_before_s = 0.0
+        if self._transactions is not None:
+            self._transactions.acknowledged(queue.partition)
         for other in queue.take_arrival(batch):
             self._remove(other)
             self._succeed(other, Outcome())

@@ -83,7 +83,8 @@ class ProducerTransactions:
         self._look: Callable[[], None] = _nothing
         self._finish: Callable[[], Awaitable[None]] = _nothing_to_finish
         self._added: set[TopicPartition] = set()
-        """Partitions that are part of the transaction; only with version 1."""
+        """Partitions that are known to be part of the transaction: the coordinator added them, or, with version 2, a
+        broker acknowledged records."""
         self._adding = asyncio.Lock()
         """Held while the coordinator is asked to add partitions."""
         self._calling = asyncio.Lock()
@@ -166,6 +167,15 @@ class ProducerTransactions:
         """Whether records can be sent to the partition: with version 2, they make it part of the transaction."""
         return self.is_version_2 or partition in self._added
 
+    def is_known_part(self, partition: TopicPartition) -> bool:
+        """Whether records can be sent to a leader without version 2, which does not make the partition part of the
+        transaction: it may have joined the cluster, or become the leader, after the transaction began."""
+        return partition in self._added
+
+    def acknowledged(self, partition: TopicPartition) -> None:
+        """A broker has records of the transaction for the partition."""
+        self._added.add(partition)
+
     def sends(self) -> None:
         """A request with records of the transaction is about to be sent."""
         self._states.is_started = True
@@ -186,10 +196,10 @@ class ProducerTransactions:
 
     def batch_failed(self, error: Exception, *, is_numbered: bool) -> None:
         """A batch of the transaction could not be sent, or it is not known whether a broker has it."""
-        if isinstance(error, TransactionAbortedError | ClosedError):
-            return
         if is_numbered:
             self._states.needs_new_epoch = True
+        if isinstance(error, TransactionAbortedError | ClosedError):
+            return
         outcome = error_of_batch(error, self._id)
         self._fail(outcome if not is_numbered or self._can_go_on else fatal(error))
 

@@ -142,7 +142,7 @@ class TransactionDialogue:
         return await self._retry(attempt)
 
     async def add_partitions(self, producer: Identity, partitions: Collection[TopicPartition]) -> None:
-        """Makes the partitions part of the transaction; only with version 1."""
+        """Makes the partitions part of the transaction. With version 2, only those whose leader does not."""
         topics: dict[str, AddPartitionsToTxnTopic] = {}
         for name, index in sorted(partitions):
             topics.setdefault(name, AddPartitionsToTxnTopic(name=name)).partitions.append(index)
@@ -167,7 +167,8 @@ class TransactionDialogue:
         await self._retry(attempt)
 
     async def add_offsets(self, producer: Identity, group_id: str) -> None:
-        """Makes the offsets of the group part of the transaction; only with version 1."""
+        """Makes the offsets of the group part of the transaction. With version 2, only if their coordinator does
+        not."""
         request = AddOffsetsToTxnRequest(
             transactional_id=self._id,
             producer_id=producer.producer_id,
@@ -195,6 +196,9 @@ class TransactionDialogue:
         async def attempt() -> None:
             connection = await link.connection(Lane.OFFSETS)
             at_most = None if version >= TRANSACTION_VERSION_2 else _COMMIT_OFFSETS_VERSION_1
+            request_version = connection.version_for(TxnOffsetCommitRequest, at_most=at_most)
+            if version >= TRANSACTION_VERSION_2 and request_version <= _COMMIT_OFFSETS_VERSION_1:
+                await self.add_offsets(producer, group.group_id)
             request = TxnOffsetCommitRequest(
                 transactional_id=self._id,
                 group_id=group.group_id,
@@ -205,11 +209,7 @@ class TransactionDialogue:
                 group_instance_id=group.group_instance_id,
                 topics=_topics(left),
             )
-            answer = await connection.send(
-                request,
-                TxnOffsetCommitResponse,
-                version=connection.version_for(TxnOffsetCommitRequest, at_most=at_most),
-            )
+            answer = await connection.send(request, TxnOffsetCommitResponse, version=request_version)
             codes = {
                 TopicPartition(topic.name, one.partition_index): ErrorCode.of(one.error_code)
                 for topic in answer.topics

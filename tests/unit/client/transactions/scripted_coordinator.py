@@ -70,6 +70,9 @@ class Coordinator:
         self.committed: dict[TopicPartition, int] = {}
         self.ends: list[tuple[str, int]] = []
         """How each transaction ended, and with how many partitions."""
+        self.leaders_are_old = False
+        """The leaders of partitions and the coordinators of groups do not have version 2."""
+        self.is_group_added = False
 
     def broker(self, **changes: Any) -> ScriptedBroker:
         features = VERSION_2 if self.version >= 2 else {}
@@ -114,11 +117,14 @@ class Coordinator:
                     }
                 return self._answer(request, code)
             case AddOffsetsToTxnRequest():
+                self.is_group_added = True
                 return self._answer(request, self._join(request.producer_id, request.producer_epoch))
             case TxnOffsetCommitRequest():
                 code = self._check(request.producer_id, request.producer_epoch)
-                if self.version >= 2:
+                if self.version >= 2 and not self.leaders_are_old:
                     code = self._join(request.producer_id, request.producer_epoch)
+                elif self.leaders_are_old and not self.is_group_added:
+                    return self._answer(request, ErrorCode.INVALID_TXN_STATE)
                 for topic in request.topics:
                     for one in topic.partitions:
                         self.pending[TopicPartition(topic.name, one.partition_index)] = one.committed_offset
@@ -175,13 +181,13 @@ class Coordinator:
             self.ends.append((how, len(self.partitions)))
         if how == "commit":
             self.committed |= self.pending
-        self.pending, self.partitions = {}, set()
+        self.pending, self.partitions, self.is_group_added = {}, set(), False
 
     def _produce(self, request: ProduceRequest) -> Answer | None:
         for topic in request.topic_data:
             for one in topic.partition_data:
                 partition = TopicPartition("events", one.index)
-                if self.version >= 2:
+                if self.version >= 2 and not self.leaders_are_old:
                     self.state = "ongoing"
                     self.partitions.add(partition)
                 elif partition not in self.partitions:

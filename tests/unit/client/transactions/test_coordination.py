@@ -30,6 +30,7 @@ from ottla.wire.messages.find_coordinator import FindCoordinatorRequest
 from ottla.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from ottla.wire.messages.produce import ProduceRequest
 from ottla.wire.messages.txn_offset_commit import TxnOffsetCommitRequest
+from ottla.wire.registry import apis
 from ottla.wire.schema import Request
 from support.clients.scripted_broker import Answer, HangUp, ScriptedBroker
 from support.waiting import until
@@ -375,6 +376,80 @@ def test_when_the_cluster_begins_to_use_version_2_the_producer_gets_another_epoc
             await one_of_each(producer)
             assert len(broker.of(AddPartitionsToTxnRequest)) == before
             assert [header.producer_epoch for header in coordinator.log.headers] == [0] * 6 + [1] * 3
+
+    run(scenario)
+
+
+def old_versions() -> dict[int, int]:
+    """The highest version of every API, as Kafka 3.9 serves it where records of transactions are concerned."""
+    highest = {key: api.request.versions.high for key, api in apis().items()}
+    return highest | {ProduceRequest.api_key: 11, TxnOffsetCommitRequest.api_key: 4}
+
+
+def test_what_brokers_without_version_2_do_not_add_is_added_before_it_is_written_to() -> None:
+    """The coordinator has version 2, but leaders and the coordinators of groups are brokers that do not."""
+
+    async def scenario() -> None:
+        coordinator = Coordinator(2)
+        async with coordinator.broker() as broker, transactional(broker) as producer:
+            await one_of_each(producer)
+            broker.newest = old_versions() | {EndTxnRequest.api_key: 5}
+            coordinator.leaders_are_old = True
+            # The next connections tell.
+            coordinator.faults = {ProduceRequest: [HangUp()], TxnOffsetCommitRequest: [HangUp()]}
+            for _ in range(2):
+                await one_of_each(producer)
+            assert coordinator.ends == [("commit", 3)] * 3
+            assert coordinator.committed == {PLACE: 7}
+            assert len(broker.of(AddOffsetsToTxnRequest)) == 2
+            assert [header.producer_epoch for header in coordinator.log.headers] == [0] * 3 + [1] * 3 + [2] * 3
+
+    run(scenario)
+
+
+def test_a_transaction_goes_on_with_a_leader_without_version_2_if_it_has_the_partition() -> None:
+    """As when the data of a broker is moved to one of an older version: the partition need not be added, and could not
+    be if the coordinator is as old."""
+
+    async def scenario() -> None:
+        coordinator = Coordinator(2)
+        async with coordinator.broker() as broker, transactional(broker) as producer:
+            await producer.init_transactions()
+            async with producer.transaction():
+                await (await producer.send("events", b"1", partition=0))
+                broker.newest = old_versions()
+                coordinator.leaders_are_old = True
+                coordinator.faults = {ProduceRequest: [HangUp()]}
+                await (await producer.send("events", b"2", partition=0))
+                assert not broker.of(AddPartitionsToTxnRequest)
+                await (await producer.send("events", b"3", partition=1))
+                (added,) = broker.of(AddPartitionsToTxnRequest)
+                assert [topic.partitions for topic in added.v3_and_below_topics] == [[1]]  # type: ignore[attr-defined]
+            assert coordinator.ends == [("commit", 2)]
+
+    run(scenario)
+
+
+def test_records_that_cannot_be_added_any_more_are_given_up() -> None:
+    """An earlier leader may have got them; they are not sent to one that would keep them in no transaction."""
+
+    async def scenario() -> None:
+        coordinator = Coordinator(2)
+        async with coordinator.broker() as broker, transactional(broker) as producer:
+            await producer.init_transactions()
+            await producer.begin_transaction()
+            broker.newest = old_versions()
+            coordinator.leaders_are_old = True
+            coordinator.faults = {
+                ProduceRequest: [HangUp()],
+                AddPartitionsToTxnRequest: [ErrorCode.TRANSACTION_ABORTABLE],
+            }
+            delivery = await producer.send("events", b"1", partition=0)
+            with pytest.raises(TransactionAbortedError):
+                await delivery
+            await producer.abort_transaction()
+            await one_of_each(producer)
+            assert coordinator.ends[-1] == ("commit", 3)
 
     run(scenario)
 
