@@ -35,8 +35,9 @@ from ottla.coordinator.transactions.transaction import Transaction
 R = TypeVar("R")
 
 _OWED: Final = "owed"
-_OWED_S: Final = 0.1
-"""After this time, owed records are written without others."""
+_OWED_S: Final = 1.0
+"""After this time, owed records are written without others. Timers cost as much as an append: a shorter time would save
+nothing where transactions are few."""
 _RETRY_S: Final = 1.0
 
 

@@ -83,7 +83,7 @@ async def test_a_completion_is_written_alone_if_nothing_else_is() -> None:
     setting.markers.are_written_now = True
     await setting.ended(owner)
     assert (await setting.loaded_again()).transaction().state is S.PREPARE_COMMIT
-    await setting.pass_ms(100)
+    await setting.pass_ms(1_000)
     assert (await setting.loaded_again()).transaction().state is S.COMPLETE_COMMIT
 
 
@@ -126,7 +126,7 @@ async def test_a_completion_that_cannot_be_written_at_once_is_tried_again() -> N
     setting.markers.are_written_now = True
     assert await setting.ended(owner) == NEXT
     setting.log.refuse_appends = ErrorCode.COORDINATOR_NOT_AVAILABLE
-    await setting.pass_ms(100)
+    await setting.pass_ms(1_000)
     setting.log.refuse_appends = None
     assert (await setting.loaded_again()).transaction().state is S.PREPARE_COMMIT
     await setting.pass_ms(1_000)
