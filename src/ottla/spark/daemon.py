@@ -21,7 +21,7 @@ from typing import Final
 
 from pyspark import daemon
 
-from ottla.spark.python_workers import quieten
+from ottla.spark.quiet_workers import quieten
 
 TASKS: Final = "pyspark.worker"
 FOR_PLANS: Final = ("ottla.spark.source", "ottla.spark.sink", "ottla.spark.exactly_once.driver")

@@ -16,15 +16,15 @@ import site
 import socket
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from types import ModuleType
 from typing import Final
 
 from ottla.spark.fork_server import Server, start_server
+from ottla.spark.quiet_workers import quieten
 
 _SOCKET_NAME: Final = "/.00000000-0000-0000-0000-000000000000.sock"
 _ADDRESS_MAX: Final = 104
@@ -55,21 +55,6 @@ def socket_folder() -> str:
     folder = tempfile.mkdtemp(prefix="ottla-spark-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder
-
-
-def quieten(daemon: ModuleType) -> None:
-    """Makes workers of PySpark's daemon end silently if Java no longer listens, which happens when a query or a session
-    is stopped. With Unix sockets they notice, and each would print a traceback."""
-    serve: Callable[[socket.socket, bool], int] = daemon.worker
-
-    def serve_quietly(sock: socket.socket, authenticated: bool) -> int:
-        try:
-            return serve(sock, authenticated)
-        except BrokenPipeError:
-            os._exit(1)
-
-    serve_quietly.is_quiet = True  # type: ignore[attr-defined]
-    daemon.worker = serve_quietly  # type: ignore[attr-defined]
 
 
 def quieten_planner() -> None:

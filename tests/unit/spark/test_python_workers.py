@@ -16,7 +16,8 @@ import pytest
 from ottla.spark import daemon as ours
 from ottla.spark import python_workers
 from ottla.spark.daemon import FOR_TASKS
-from ottla.spark.python_workers import lean_home, quieten, quieten_planner, worker_settings
+from ottla.spark.python_workers import lean_home, quieten_planner, worker_settings
+from ottla.spark.quiet_workers import quieten
 
 SOCKETS = "spark.python.unix.domain.socket.dir"
 
