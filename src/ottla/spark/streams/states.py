@@ -1,0 +1,213 @@
+"""The state of a processor for one key: declared as class attributes, and bound to Spark's state in the worker.
+
+While a key has rows, its state is kept in memory, and what changed is written once at the end. So a record that fails
+can be undone: `begin` marks the state before a record, and `undo` goes back to the mark. Each task has its own copies.
+"""
+
+from __future__ import annotations
+
+from copy import copy
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
+
+from ottla.spark.streams.frames import StreamError
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle
+
+T = TypeVar("T")
+K = TypeVar("K")
+
+
+class _State:
+    """What all kinds share. `ttl` deletes what was not written for this long; it needs `time="processing"`."""
+
+    def __init__(self, *, ttl: timedelta | None = None) -> None:
+        if ttl is not None and ttl <= timedelta():
+            raise StreamError(f"ttl must be positive, not {ttl}")
+        self.ttl = ttl
+        self._stored: Any = None
+
+    @property
+    def _ttl_ms(self) -> int | None:
+        return None if self.ttl is None else max(1, int(self.ttl.total_seconds() * 1000))
+
+    def bound(self, handle: StatefulProcessorHandle, name: str) -> Self:
+        """A copy of the declaration that reads and writes Spark's state with this name."""
+        state = copy(self)
+        state._stored = state._open(handle, name)
+        state.forget()
+        return state
+
+    def _open(self, handle: StatefulProcessorHandle, name: str) -> Any:
+        raise NotImplementedError
+
+    def forget(self) -> None:
+        """Called when another key comes."""
+        raise NotImplementedError
+
+    def begin(self) -> None:
+        raise NotImplementedError
+
+    def undo(self) -> None:
+        raise NotImplementedError
+
+    def flush(self) -> None:
+        """Writes what changed."""
+        raise NotImplementedError
+
+
+class Value(_State, Generic[T]):
+    """One value per key. `kind` is a Spark type, for example `"BIGINT"` or `"STRUCT<n: INT, city: STRING>"`."""
+
+    _now: T | None
+    _is_known: bool
+    _is_changed: bool
+
+    def __init__(self, kind: str, *, ttl: timedelta | None = None) -> None:
+        super().__init__(ttl=ttl)
+        self._kind = kind
+
+    def _open(self, handle: StatefulProcessorHandle, name: str) -> Any:
+        return handle.getValueState(name, f"value {self._kind}", self._ttl_ms)
+
+    def get(self) -> T | None:
+        """The value, or None."""
+        if not self._is_known:
+            found = self._stored.get()
+            self._now, self._is_known = None if found is None else found[0], True
+        return self._now
+
+    def set(self, value: T | None) -> None:
+        """Replaces the value; None deletes it."""
+        self._now, self._is_known, self._is_changed = value, True, True
+
+    def clear(self) -> None:
+        """Deletes the value."""
+        self.set(None)
+
+    def forget(self) -> None:
+        self._now, self._is_known, self._is_changed = None, False, False
+
+    def begin(self) -> None:
+        self._mark = (self._now, self._is_known, self._is_changed)
+
+    def undo(self) -> None:
+        self._now, self._is_known, self._is_changed = self._mark
+
+    def flush(self) -> None:
+        if self._is_changed and self._now is None:
+            self._stored.clear()
+        elif self._is_changed:
+            self._stored.update((self._now,))
+
+
+class List(_State, Generic[T]):
+    """A list per key."""
+
+    _base: tuple[Any, ...] | None
+    """What is stored; None if it was not read yet."""
+    _added: tuple[Any, ...]
+    _is_replaced: bool
+
+    def __init__(self, kind: str, *, ttl: timedelta | None = None) -> None:
+        super().__init__(ttl=ttl)
+        self._kind = kind
+
+    def _open(self, handle: StatefulProcessorHandle, name: str) -> Any:
+        return handle.getListState(name, f"value {self._kind}", self._ttl_ms)
+
+    def get(self) -> list[T]:
+        """A copy of the list."""
+        if self._base is None:
+            self._base = tuple(row[0] for row in self._stored.get())
+        return [*self._base, *self._added]
+
+    def append(self, item: T) -> None:
+        self._added = (*self._added, item)
+
+    def set(self, items: list[T]) -> None:
+        """Replaces the list."""
+        self._base, self._added, self._is_replaced = (), tuple(items), True
+
+    def clear(self) -> None:
+        self.set([])
+
+    def forget(self) -> None:
+        self._base, self._added, self._is_replaced = None, (), False
+
+    def begin(self) -> None:
+        self._mark = (self._base, self._added, self._is_replaced)
+
+    def undo(self) -> None:
+        self._base, self._added, self._is_replaced = self._mark
+
+    def flush(self) -> None:
+        rows = [(item,) for item in self._added]
+        if self._is_replaced and not rows:
+            self._stored.clear()
+        elif self._is_replaced:
+            self._stored.put(rows)
+        elif rows:
+            self._stored.appendList(rows)
+
+
+class Map(_State, Generic[K, T]):
+    """A map per key, of which only the entries that are used are read."""
+
+    _read: dict[K, T | None]
+    _changed: dict[K, T | None]
+    """Replaced as a whole, never changed in place: a mark keeps the old one."""
+    _is_cleared: bool
+
+    def __init__(self, key_kind: str, kind: str, *, ttl: timedelta | None = None) -> None:
+        super().__init__(ttl=ttl)
+        self._key_kind = key_kind
+        self._kind = kind
+
+    def _open(self, handle: StatefulProcessorHandle, name: str) -> Any:
+        return handle.getMapState(name, f"key {self._key_kind}", f"value {self._kind}", self._ttl_ms)
+
+    def get(self, key: K) -> T | None:
+        """The value of this entry, or None."""
+        if key in self._changed:
+            return self._changed[key]
+        if self._is_cleared:
+            return None
+        if key not in self._read:
+            found = self._stored.getValue((key,))
+            self._read[key] = None if found is None else found[0]
+        return self._read[key]
+
+    def set(self, key: K, value: T | None) -> None:
+        """Replaces an entry; None deletes it."""
+        self._changed = {**self._changed, key: value}
+
+    def remove(self, key: K) -> None:
+        self.set(key, None)
+
+    def items(self) -> dict[K, T]:
+        """A copy of the whole map, which is read for it."""
+        stored = {} if self._is_cleared else {key[0]: value[0] for key, value in self._stored.iterator()}
+        return {key: value for key, value in {**stored, **self._changed}.items() if value is not None}
+
+    def clear(self) -> None:
+        self._changed, self._is_cleared = {}, True
+
+    def forget(self) -> None:
+        self._read, self._changed, self._is_cleared = {}, {}, False
+
+    def begin(self) -> None:
+        self._mark = (self._changed, self._is_cleared)
+
+    def undo(self) -> None:
+        self._changed, self._is_cleared = self._mark
+
+    def flush(self) -> None:
+        if self._is_cleared:
+            self._stored.clear()
+        for key, value in self._changed.items():
+            if value is not None:
+                self._stored.updateValue((key,), (value,))
+            elif not self._is_cleared:
+                self._stored.removeKey((key,))
