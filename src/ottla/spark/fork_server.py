@@ -305,8 +305,7 @@ def become(request: Request, inherited: Sequence[str]) -> None:
 
 def load() -> None:
     """Loads what the processes need. What cannot be loaded is reported by the process that needs it."""
-    from ottla.spark import daemon
-
+    daemon = import_module("ottla.spark.daemon")  # by its name: it imports this module in turn
     daemon.load(daemon.TASKS)
     for name in LOADED:
         with suppress(ImportError):
