@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from ottla.spark.streams.aggregates import reduce as reduce
     from ottla.spark.streams.buckets import CheckpointError as CheckpointError
     from ottla.spark.streams.frames import StreamError as StreamError
+    from ottla.spark.streams.global_tables import GlobalTable as GlobalTable
+    from ottla.spark.streams.global_tables import global_table as global_table
+    from ottla.spark.streams.global_tables import join_global_table as join_global_table
     from ottla.spark.streams.joins import join_foreign as join_foreign
     from ottla.spark.streams.joins import join_stream_table as join_stream_table
     from ottla.spark.streams.joins import join_tables as join_tables
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
 
 _PLACES = {
     "CheckpointError": "ottla.spark.streams.buckets",
+    "GlobalTable": "ottla.spark.streams.global_tables",
     "NotCompactedWarning": "ottla.spark.streams.sources",
     "StreamError": "ottla.spark.streams.frames",
     "Through": "ottla.spark.streams.routes",
@@ -40,7 +44,9 @@ _PLACES = {
     "branch": "ottla.spark.streams.routes",
     "cogroup": "ottla.spark.streams.aggregates",
     "count": "ottla.spark.streams.aggregates",
+    "global_table": "ottla.spark.streams.global_tables",
     "join_foreign": "ottla.spark.streams.joins",
+    "join_global_table": "ottla.spark.streams.global_tables",
     "join_stream_table": "ottla.spark.streams.joins",
     "join_tables": "ottla.spark.streams.joins",
     "latest": "ottla.spark.streams.joins",
@@ -53,6 +59,7 @@ _PLACES = {
 
 __all__ = [
     "CheckpointError",
+    "GlobalTable",
     "NotCompactedWarning",
     "StreamError",
     "Through",
@@ -61,7 +68,9 @@ __all__ = [
     "branch",
     "cogroup",
     "count",
+    "global_table",
     "join_foreign",
+    "join_global_table",
     "join_stream_table",
     "join_tables",
     "latest",
