@@ -51,6 +51,7 @@ _LOCAL: Final = {
 }
 _LOCAL_MASTER: Final = re.compile(r"local(\[(?P<cores>\*|\d+)(,\s*(\*|\d+))?\])?")
 _END_TIMEOUT_S: Final = 10
+_CONNECT: Final = "pyspark.sql.connect"
 _QUIET: Final = ("ERROR", "FATAL", "OFF")
 _GIB: Final = 1 << 30
 _MEMORY_GIB: Final = (1, 4)
@@ -81,6 +82,10 @@ def session(
     asked = {spark_key(name): _text(value) for name, value in conf.items()}
     running = SparkSession.getActiveSession()
     if running is not None:
+        if type(running).__module__.startswith(_CONNECT):
+            raise SessionConflictError(
+                "a session of Spark Connect is active: use it directly, because it cannot take the settings made here"
+            )
         return _adapted(running, master, asked)
     if "PYSPARK_GATEWAY_PORT" not in os.environ:  # otherwise spark-submit has already started Java
         check_java()

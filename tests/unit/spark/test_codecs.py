@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from pyspark.sql.types import (
@@ -19,7 +20,9 @@ from pyspark.sql.types import (
 )
 
 from ottla.client.serializers import AvroSchema
+from ottla.spark.codecs import json_columns
 from ottla.spark.codecs.avro_types import has_uuids, spark_type
+from ottla.spark.codecs.json_columns import encode_json
 from ottla.spark.codecs.json_reasons import reason
 
 SCHEMA = (
@@ -135,3 +138,18 @@ def test_avro_without_a_type(schema: Any, told: str) -> None:
 def test_where_uuids_may_be() -> None:
     assert has_uuids(AvroSchema(["null", {"type": "array", "items": {"type": "string", "logicalType": "uuid"}}]).parsed)
     assert not has_uuids(AvroSchema({"type": "array", "items": "string"}).parsed)
+
+
+@pytest.mark.parametrize(
+    ("options", "passed"), [({}, None), ({"ignoreNullFields": "false"}, {"ignoreNullFields": "false"})]
+)
+def test_options_that_are_not_given_are_not_sent(
+    monkeypatch: pytest.MonkeyPatch, options: dict[str, str], passed: dict[str, str] | None
+) -> None:
+    """Spark Connect rejects an empty map."""
+    seen: list[object] = []
+    frame = Mock(columns=["a"])
+    monkeypatch.setattr(json_columns, "with_packed", lambda *_: (frame, None))
+    monkeypatch.setattr(json_columns, "F", Mock(to_json=lambda _, given: seen.append(given)))
+    encode_json(frame, "a", **options)
+    assert seen == [passed]

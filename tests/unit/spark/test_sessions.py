@@ -6,10 +6,11 @@ import os
 import subprocess
 import sys
 
+import pyspark.sql
 import pytest
 
 import ottla.spark
-from ottla.spark.sessions import default_settings, local_cores, spark_key
+from ottla.spark.sessions import SessionConflictError, default_settings, local_cores, session, spark_key
 
 
 @pytest.mark.parametrize(
@@ -69,3 +70,10 @@ def test_every_export_is_there() -> None:
     assert all(getattr(ottla.spark, name) is not None for name in ottla.spark.__all__)
     with pytest.raises(AttributeError, match="sesion"):
         _ = ottla.spark.sesion
+
+
+def test_a_session_of_spark_connect_is_not_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+    remote = type("SparkSession", (), {"__module__": "pyspark.sql.connect.session"})()
+    monkeypatch.setattr(pyspark.sql.SparkSession, "getActiveSession", lambda: remote)
+    with pytest.raises(SessionConflictError, match="a session of Spark Connect is active: use it directly"):
+        session("local[2]")

@@ -50,7 +50,8 @@ def encode_json(frame: DataFrame, *columns: str, into: str = "value", **options:
     `ignoreNullFields="false"` writes nulls, which are left out by default.
     """
     packed, _ = with_packed(frame, columns, into)
-    return packed.withColumn(into, F.to_json(F.col(into), dict(options)))
+    # Spark Connect does not take an empty map of options.
+    return packed.withColumn(into, F.to_json(F.col(into), dict(options) or None))
 
 
 def _struct_of(schema: StructType | str) -> StructType:
