@@ -1,5 +1,9 @@
-"""The job's processes: a driver in Python, its Java, and the Python workers that Spark starts. All of them are of one
-session, by which they are found and ended."""
+"""The job's processes: a driver in Python, its Java, and the Python processes that Spark starts. They are of the
+driver's session or of that of its fork server, by which they are found and ended.
+
+The fork server's processes have its command line. What each of them does is seen by the launcher that asked for it,
+which has the same standard output.
+"""
 
 from __future__ import annotations
 
@@ -22,6 +26,7 @@ WAIT_S = 180.0
 _PROGRAM = Path(__file__).with_name("job.py")
 _TASKS = "pyspark.worker"
 _PLANNER = "pyspark.sql.streaming.python_streaming_source_runner"
+_FORK_SERVER = "ottla.spark.fork_server"
 
 
 class Driver:
@@ -33,6 +38,7 @@ class Driver:
         self._log = place / "job.log"
         self._said.touch()
         self._process: subprocess.Popen[bytes] | None = None
+        self._sessions: set[int] = set()
 
     def start(self, *, drains: bool = False) -> None:
         job = replace(self._job, drains=drains)
@@ -44,6 +50,7 @@ class Driver:
                 stderr=log,
                 start_new_session=True,
             )
+        self._sessions = {self._process.pid}
 
     @property
     def _running(self) -> subprocess.Popen[bytes]:
@@ -52,26 +59,29 @@ class Driver:
 
     def family(self) -> list[psutil.Process]:
         """All that live, the driver included."""
-        session = self._running.pid
+        driver = self._running.pid
         found = []
         for pid in psutil.pids():
             try:
-                if os.getsid(pid) == session:
-                    process = psutil.Process(pid)
-                    if process.status() != psutil.STATUS_ZOMBIE:
-                        found.append(process)
+                session = os.getsid(pid)
+                process = psutil.Process(pid)
+                if session == pid and process.ppid() == driver and _runs(process, _FORK_SERVER):
+                    self._sessions.add(pid)
+                if session in self._sessions and process.status() != psutil.STATUS_ZOMBIE:
+                    found.append(process)
             except (ProcessLookupError, psutil.NoSuchProcess):
                 continue
         return found
 
     def task_workers(self) -> list[psutil.Process]:
-        """Python workers that run tasks, or wait for some. What forks them has their name, and is not one of them."""
-        named = [one for one in self.family() if _runs(one, _TASKS)]
-        pids = {one.pid for one in named}
-        return [one for one in named if _parent(one) in pids]
+        """Python workers that run tasks, or wait for some: children of a process that its launcher calls so."""
+        family = self.family()
+        outputs = {_output(one) for one in family if _runs(one, _TASKS)} - {None}
+        parents = {one.pid for one in family if _output(one) in outputs}
+        return [one for one in family if _parent(one) in parents]
 
     def planners(self) -> list[psutil.Process]:
-        """The Python process that goes along with the query."""
+        """The launcher of the Python process that goes along with the query: when it is killed, that is."""
         return [one for one in self.family() if _runs(one, _PLANNER)]
 
     def is_alive(self) -> bool:
@@ -123,6 +133,14 @@ def _runs(process: psutil.Process, module: str) -> bool:
         return module in process.cmdline()
     except psutil.NoSuchProcess:
         return False
+
+
+def _output(process: psutil.Process) -> str | None:
+    """What the standard output is: a pipe to Java, for what Java has started."""
+    try:
+        return str(Path(f"/proc/{process.pid}/fd/1").readlink())
+    except OSError:
+        return None
 
 
 def _parent(process: psutil.Process) -> int | None:
