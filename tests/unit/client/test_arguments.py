@@ -255,6 +255,7 @@ def test_waiting_and_loops_fail_with_errors_of_ours() -> None:
 
 
 TRANSLATED = {
+    "__init__.py": "module attributes",
     "config.py": "become ConfigError",
     "config_keys/rules.py": "become ConfigError",
     "consume/__init__.py": "module attributes",
