@@ -31,8 +31,15 @@ CHOSEN = {
     ("kafka-3.9.1", "dialect"): ["-k=ottla and not asyncio"],
     ("kafka-4.3.1", "dialect"): ["-k=ottla and not (asyncio and (restart or killed))"],
 }
+MARKERS_COME_LATER = [
+    # Kafka acknowledges the end of a transaction before its markers are written, so what there is to catch up with may
+    # end before it.
+    "tests/clients/own/test_table_view.py::test_transactions",
+    "tests/clients/own/test_table_view.py::test_a_view_is_its_model",
+]
 IMPOSSIBLE = {
     "kafka-3.9.1": [
+        *MARKERS_COME_LATER,
         # With ZooKeeper there are no groups of the consumer protocol.
         "tests/clients/own/test_groups.py::test_the_coordinator_matches_patterns",
         "tests/clients/own/test_membership.py::test_the_coordinator_matches_patterns",
@@ -42,8 +49,10 @@ IMPOSSIBLE = {
         "tests/clients/test_configs.py::test_a_change_is_in_force_at_once",
         "tests/clients/test_long_poll.py::test_a_waiting_fetch_gets_an_error_when_its_topic_is_deleted",
         "tests/clients/test_topics.py::test_a_topic_of_the_same_name_starts_empty",
+        "tests/clients/own/test_table_view.py::test_a_recreated_topic",
+        "tests/clients/own/test_producer.py::test_records_for_a_partition_that_is_gone_fail_soon",
     ],
-    "kafka-4.3.1": [],
+    "kafka-4.3.1": MARKERS_COME_LATER,
 }
 
 
