@@ -22,7 +22,7 @@ from typing import Final
 
 from ottla.base.clock import Clock
 from ottla.base.disk import Disk, Lock, is_full
-from ottla.base.ids import TopicPartition, Uuid
+from ottla.base.ids import ZERO_UUID, TopicPartition, Uuid
 from ottla.log import names
 from ottla.log.checkpoints import CleanShutdownFile, MetaProperties
 from ottla.log.config import LogConfig
@@ -340,12 +340,8 @@ class LogDirectories:
         with self.guard(directory):
             if directory.checkpoints.names_former(partition):
                 self._checkpoint(directory)
-            if topic_id is not None:
-                new = NewLog(partition, config, topic_id)
-                log = make_log(self.disk, self.clock, directory.path, new, self._new_log_options())
-            else:
-                folder = directory.path / str(partition)
-                log = load(self.disk, self.clock, folder, partition, config, self._new_log_options())
+            new = NewLog(partition, config, ZERO_UUID if topic_id is None else topic_id)
+            log = make_log(self.disk, self.clock, directory.path, new, self._new_log_options())
             directory.logs[partition] = log
         return log
 

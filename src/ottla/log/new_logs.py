@@ -10,6 +10,7 @@ is created again at the next start.
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -79,7 +80,10 @@ class NewLogs:
 
 
 def make_log(disk: Disk, clock: Clock, path: Path, new: NewLog, options: LoadOptions) -> PartitionLog:
-    """Creates one log in the log directory; syncs nothing."""
+    """Creates one log in the log directory; syncs nothing. A log directory that is gone is not created again: it would
+    hide that its replicas are lost."""
+    if not disk.is_directory(path):
+        raise FileNotFoundError(errno.ENOENT, "the log directory is gone", str(path))
     log = load(disk, clock, path / str(new.partition), new.partition, new.config, options)
     if new.topic_id != ZERO_UUID:
         log.metadata.assign(new.topic_id, sync=False)

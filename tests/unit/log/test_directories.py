@@ -84,6 +84,24 @@ def values(log: PartitionLog | None) -> list[int]:
 # Replicas and their places
 
 
+@pytest.mark.parametrize("is_threaded", [False, True])
+def test_a_log_directory_that_is_gone_is_not_made_again_for_a_new_replica(tmp_path: Path, *, is_threaded: bool) -> None:
+    broker = Broker(LocalDisk(), tmp_path)
+    directories = broker.start()
+    broker.paths[0].rename(tmp_path / "gone")
+    if is_threaded:
+        new = directories.place([NewLog(partition(number), CONFIG, SOME_ID) for number in range(2)])
+        new.make()
+        made = directories.adopt(new)
+    else:
+        with pytest.raises(LogDirectoryError, match="the log directory is gone"):
+            directories.create(partition(0), CONFIG)
+        made = [directories.create(partition(0), CONFIG)]
+    assert not broker.paths[0].exists()
+    assert [directory.path for directory in directories.online()] == broker.paths[1:]
+    assert [log.directory.parent for log in made] == broker.paths[1:]
+
+
 def test_a_new_replica_goes_to_the_directory_with_the_fewest(broker: Broker) -> None:
     broker.count = 3
     directories = broker.start()
