@@ -61,6 +61,10 @@ class Sink:
     def open(self) -> list[str]:
         return [one for one in self.all_open() if self.sink in one]
 
+    def end_open(self) -> None:
+        with Admin(bootstrap_servers=self.bootstrap) as admin:
+            admin.fence_producers(self.open())
+
     def time_out(self, *reports: TaskReport) -> None:
         """Does what the coordinator does then."""
         with Admin(bootstrap_servers=self.bootstrap) as admin:
