@@ -96,6 +96,13 @@ class OutOfOrderSequenceError(LogError):
     code = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
+class ReusedSequenceError(LogError):
+    """New records with the sequence numbers of an earlier transaction. Clients abort their transaction, and take a new
+    epoch."""
+
+    code = ErrorCode.UNKNOWN_PRODUCER_ID
+
+
 class InvalidProducerEpochError(LogError):
     """A producer was replaced by a newer instance."""
 

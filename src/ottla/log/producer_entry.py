@@ -16,6 +16,7 @@ from ottla.log.errors import (
     InvalidProducerEpochError,
     InvalidTransactionStateError,
     OutOfOrderSequenceError,
+    ReusedSequenceError,
 )
 from ottla.log.producer_snapshot import ProducerRow
 from ottla.records.batch import BatchHeader
@@ -134,7 +135,13 @@ class ProducerEntry:
         return self.current_transaction_first_offset is None and now_ms - self.last_timestamp_ms >= expiration_ms
 
     def duplicate_of(self, header: BatchHeader) -> RecentBatch | None:
-        """The recent batch with the same epoch and exactly the same sequence numbers."""
+        """The recent batch with the same epoch and exactly the same sequence numbers: then this one repeats it.
+
+        Raises `ReusedSequenceError` if that batch belongs to a transaction that has ended. A producer ends a
+        transaction when it waits for none of its batches any more, so this one has other records. librdkafka (2.16)
+        goes on with the same numbers after it aborted a batch whose first attempt was stored but not acknowledged.
+        Kafka takes that for a repetition, and acknowledges records that it does not store.
+        """
         sequence = header.base_sequence
         if header.producer_epoch != self.producer_epoch or sequence < 0:
             return None
@@ -142,8 +149,19 @@ class ProducerEntry:
         last_sequence = (sequence + offset_delta) & MAX_INT32
         for batch in self.batches:
             if batch[0] == last_sequence and batch[2] == offset_delta:
+                if header.attributes & TRANSACTIONAL_BIT:
+                    self._check_is_open(header, batch)
                 return batch
         return None
+
+    def _check_is_open(self, header: BatchHeader, former: RecentBatch) -> None:
+        """Whether the open transaction contains the batch."""
+        first_offset = self.current_transaction_first_offset
+        if first_offset is None or former.last_offset < first_offset:
+            raise ReusedSequenceError(
+                f"producer {self.producer_id}, epoch {header.producer_epoch}: sequence {header.base_sequence} was used "
+                f"at offset {former.first_offset}, in a transaction that has ended; abort this transaction"
+            )
 
     def may_lack(self, header: BatchHeader) -> bool:
         """Whether this may be one of its last five batches, although it is unknown: a snapshot keeps only one."""

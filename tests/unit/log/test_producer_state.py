@@ -18,6 +18,7 @@ from ottla.log.errors import (
     InvalidTransactionStateError,
     LogError,
     OutOfOrderSequenceError,
+    ReusedSequenceError,
 )
 from ottla.log.local_disk import LocalDisk
 from ottla.log.producer_entry import RecentBatch
@@ -270,8 +271,21 @@ def test_a_marker_raises_the_epoch_and_forgets_the_sequences(log: Log) -> None:
 def test_a_marker_of_the_same_epoch_keeps_the_sequences(log: Log) -> None:
     log.append(data(sequence=0, transactional=True))
     log.append(marker(epoch=0), origin=COORDINATOR)
-    assert log.append(data(sequence=0, transactional=True)) == DuplicateBatch(0, 0, 100)
     log.append(data(sequence=1, transactional=True))
+    assert log.append(data(sequence=1, transactional=True)) == DuplicateBatch(2, 2, 100)
+
+
+def test_sequences_of_a_transaction_that_has_ended_are_not_repeated(log: Log) -> None:
+    """librdkafka uses them for other records."""
+    log.append(data(sequence=0, transactional=True))
+    log.append(marker(epoch=0), origin=COORDINATOR)
+    with pytest.raises(ReusedSequenceError, match=r"sequence 0 was used at offset 0, in a transaction that has ended"):
+        log.append(data(sequence=0, transactional=True))
+    log.append(data(sequence=1, transactional=True))
+    with pytest.raises(ReusedSequenceError) as refused:
+        log.append(data(sequence=0, transactional=True))
+    assert refused.value.code is ErrorCode.UNKNOWN_PRODUCER_ID
+    log.append(data(sequence=0, epoch=1, transactional=True))  # what a client does then
 
 
 def test_markers_are_fenced(log: Log) -> None:
