@@ -28,7 +28,7 @@ from ottla.log.checkpoints import CleanShutdownFile, MetaProperties
 from ottla.log.config import LogConfig
 from ottla.log.directory_checkpoints import DirectoryCheckpoints
 from ottla.log.directory_reserve import DirectoryReserve
-from ottla.log.discarded_logs import DiscardedLogs, marked_folder
+from ottla.log.discarded_logs import DiscardedLog, DiscardedLogs, marked_folder
 from ottla.log.errors import DirectoryLockedError, FileError, LogDirectoryError, LogError
 from ottla.log.loader import LoadOptions, load
 from ottla.log.new_logs import NewLog, NewLogs, make_log
@@ -77,6 +77,28 @@ class LogDirectory:
     """Partitions in this directory whose logs could not be opened, with the reason."""
     removable: list[Segment] = field(default_factory=list)
     """Closed segments of its logs whose files must be removed."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Deletion:
+    """What is left to do for partitions that were removed from a directory."""
+
+    directory: LogDirectory
+    _logs: Sequence[DiscardedLog]
+    _discarded: DiscardedLogs
+    _disk: Disk
+
+    def rename(self) -> None:
+        """Any thread. Gives the folders the names of deleted ones; raises `OSError`."""
+        self._discarded.rename(self._logs)
+        self._disk.sync_directory(self.directory.path)
+
+    def keep(self) -> list[TopicPartition]:
+        """After the directory has failed: it still has the folders that were not renamed, and may come back with
+        them. Returns their partitions, which are known again, but not served."""
+        kept = self._discarded.take_back(self._logs)
+        self.directory.logs.update((log.partition, log) for log in kept)
+        return [log.partition for log in kept]
 
 
 class LogDirectories:
@@ -249,7 +271,7 @@ class LogDirectories:
                 )
                 unique = Uuid(self.clock.now_ms().to_bytes(16, "big"))
                 with self._guarded(worse):
-                    self._discard(worse, [partition], unique)()
+                    self._discard(worse, [partition], unique).rename()
 
     def close(self) -> None:
         """Flushes and closes everything, and marks every directory in which that succeeded as closed cleanly. An error
@@ -382,12 +404,12 @@ class LogDirectories:
             _logger.error("%s: %s", path, self.failed(by_path[path], error))
         return adopted
 
-    def delete_many(self, partitions: Sequence[TopicPartition], unique: Uuid) -> list[tuple[LogDirectory, Task]]:
+    def delete_many(self, partitions: Sequence[TopicPartition], unique: Uuid) -> list[Deletion]:
         """Removes partitions and closes their files. The returned tasks, one per directory, rename the folders;
         `remove_later` removes them. No partition of such a name may be created before the tasks are done. A move of
         such a partition ends. Nothing is written, because a full disk has no space before the folders are removed.
         Partitions in a failed directory are only forgotten."""
-        tasks = []
+        deletions = []
         for directory in self.directories:
             here = [partition for partition in partitions if partition in directory.logs]
             if directory.failure is not None:
@@ -399,30 +421,25 @@ class LogDirectories:
                 for partition in here:
                     self.moves.pop(partition, None)
                     directory.logs[partition].abandon()
-                tasks.append((directory, self._discard(directory, here, unique)))
-        return tasks
+                deletions.append(self._discard(directory, here, unique))
+        return deletions
 
     def delete(self, partition: TopicPartition, unique: Uuid) -> None:
         """Deletes one partition at once."""
         self.moves.pop(partition, None)
-        for directory, rename in self.delete_many([partition], unique):
-            with self.guard(directory):
-                rename()
+        for deletion in self.delete_many([partition], unique):
+            with self.guard(deletion.directory):
+                deletion.rename()
 
-    def _discard(self, directory: LogDirectory, partitions: Sequence[TopicPartition], unique: Uuid) -> Task:
-        """Forgets the partitions; the returned task renames their folders."""
+    def _discard(self, directory: LogDirectory, partitions: Sequence[TopicPartition], unique: Uuid) -> Deletion:
+        """Forgets the partitions; what it returns renames their folders."""
         now_ms = self.clock.now_ms()
         discarded = []
         for partition in partitions:
             log = directory.logs.pop(partition)
             directory.checkpoints.forget(partition)
             discarded.append(self._discarded.discard(log, unique, now_ms))
-
-        def rename() -> None:
-            self._discarded.rename(discarded)
-            self.disk.sync_directory(directory.path)
-
-        return rename
+        return Deletion(directory, discarded, self._discarded, self.disk)
 
     # --- moving replicas --------------------------------------------------------------------------------------------
 
@@ -466,7 +483,7 @@ class LogDirectories:
             relocate(copy, folder)
         del self.moves[partition]
         with self._guarded(source):
-            self._discard(source, [partition], unique)()
+            self._discard(source, [partition], unique).rename()
         target.logs[partition] = copy
         return copy
 

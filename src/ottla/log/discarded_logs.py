@@ -57,6 +57,12 @@ class DiscardedLogs:
                 relocate(each.log, each.folder)
                 each.is_renamed = True
 
+    def take_back(self, some: Iterable[DiscardedLog]) -> list[PartitionLog]:
+        """Forgets those that were not renamed; returns their logs, which are closed."""
+        kept = [each for each in some if each.log is not None and not each.is_renamed]
+        self._waiting = [each for each in self._waiting if each not in kept]
+        return [each.log for each in kept if each.log is not None]
+
     def due(self, directory: Path, now_ms: int) -> list[DiscardedLog]:
         """Returns what can be removed from a directory, with files closed. What cannot be removed is returned again."""
         self._waiting = [each for each in self._waiting if not each.is_removed]

@@ -129,15 +129,21 @@ class Replicas:
         for name in names:
             self._let_go(name)
 
-    async def delete_many(self, names: Sequence[TopicPartition]) -> None:
-        """Deletes the partitions with their records; their names can be used again when this is done."""
+    async def delete_many(self, names: Sequence[TopicPartition]) -> list[TopicPartition]:
+        """Deletes the partitions with their records; their names can be used again when this is done. Returns those
+        that are not deleted, because their directory has failed meanwhile: it may come back with them."""
         await self.expected.out_of_thread(names)
         self.let_go(names)
-        for directory, settle in self.directories.delete_many(names, random_uuid()):
+        kept = []
+        for deletion in self.directories.delete_many(names, random_uuid()):
+            directory = deletion.directory
             try:
-                await asyncio.to_thread(settle)
+                await asyncio.to_thread(deletion.rename)
             except OSError as error:
                 _logger.error("%s: %s", directory.path, self.directories.failed(directory, error))
+                if directory.failure is not None:
+                    kept += deletion.keep()
+        return kept
 
     def delete(self, name: TopicPartition) -> None:
         """The same, synchronously."""

@@ -178,10 +178,10 @@ def test_deleting_many_replicas_writes_and_syncs_nothing_but_their_names() -> No
         log.append_as_leader(batch(1, producer_id=4, producer_epoch=0, sequence=0), 0)
     seen: list[DiskOperation] = []
     disk.before = lambda operation, _: seen.append(operation)
-    ((directory, rename),) = directories.delete_many([partition(number) for number in range(4)], SOME_ID)
+    (deletion,) = directories.delete_many([partition(number) for number in range(4)], SOME_ID)
     assert seen == []
-    assert list(directory.logs) == [partition(4)]
-    rename()
+    assert list(deletion.directory.logs) == [partition(4)]
+    deletion.rename()
     assert seen == [DiskOperation.REPLACE] * 4 + [DiskOperation.SYNC_DIRECTORY]
     disk.before = None
     broker.kill(directories)

@@ -299,7 +299,8 @@ class RoleChanges:
         if deleted:
             for name in deleted:
                 self._coordinators.resign(name)
-            await self._replicas.delete_many(deleted)
+            kept = await self._replicas.delete_many(deleted)
+            outcomes.update(dict.fromkeys(kept, ErrorCode.KAFKA_STORAGE_ERROR))
         return outcomes
 
     def _fault_of_stop(self, stopped: StoppedReplica) -> ErrorCode:

@@ -406,6 +406,22 @@ def test_an_offline_log_directory(run: Run) -> None:
     run(test)
 
 
+def test_a_deletion_in_a_log_directory_that_is_gone(run: Run) -> None:
+    """The replica is not deleted: it is there again when the directory is."""
+
+    async def test(broker: ControlledBroker) -> None:
+        await broker.give(ME, 1)
+        directory = broker.directories.directory_of(ORDERS)
+        assert directory is not None
+        directory.path.rename(directory.path.with_name("gone"))
+        for _ in range(2):
+            assert await broker.stop(-2, delete=True) == ErrorCode.KAFKA_STORAGE_ERROR
+        assert directory.failure is not None
+        assert ORDERS not in broker.replicas.partitions
+
+    run(test)
+
+
 def test_coordinators_move(run: Run) -> None:
     async def test(broker: ControlledBroker) -> None:
         offsets = TopicPartition("__consumer_offsets", 7)
