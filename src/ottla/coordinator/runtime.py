@@ -309,10 +309,12 @@ class CoordinatorRuntime(Generic[S]):
         if error:
             raise CoordinatorError(error)
 
-    def _write_own(self, index: int, operation: Callable[[], WriteOutcome[None]]) -> None:
-        """Runs a write that the shard started itself; nobody waits for its response."""
+    def _write_own(self, context: ShardContext, operation: Callable[[], WriteOutcome[None]]) -> None:
+        """Runs a write that the shard started itself; nobody waits for its response. Nothing, if the shard is gone:
+        what it wanted to write may be outdated in the one that is loaded instead."""
+        index = context.index
         loaded = self._shards.get(index)
-        if loaded is None or loaded.state is not _State.ACTIVE:
+        if loaded is None or loaded.context is not context or loaded.state is not _State.ACTIVE:
             return
         self._append_gathered(index, loaded)
         if self._shards.get(index) is not loaded:  # appending failed; the operation belongs to a shard that is gone
@@ -378,9 +380,8 @@ class CoordinatorRuntime(Generic[S]):
             known.leader_epoch = known.context.leader_epoch = leader_epoch
             return
         self.unload(index)
-        write = partial(self._write_own, index)
         committed = self._is_committed, self._when_committed
-        context = ShardContext(index, self._clock, write, self._timers, *committed, leader_epoch)
+        context = ShardContext(index, self._clock, self._write_own, self._timers, *committed, leader_epoch)
         loaded = self._shards[index] = _Loaded(self._make_shard(context), context, leader_epoch)
         steps = self._load(index, loaded)
         next(steps, None)

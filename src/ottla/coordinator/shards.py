@@ -62,7 +62,7 @@ class ShardContext:
 
     index: int
     clock: Clock
-    _write: Callable[[Callable[[], WriteOutcome[None]]], None]
+    _write: Callable[[ShardContext, Callable[[], WriteOutcome[None]]], None]
     _timers: Timers
     _is_committed: Callable[[ShardContext], bool]
     _when_committed: Callable[[ShardContext, Callable[[], None]], None]
@@ -71,7 +71,8 @@ class ShardContext:
     _scheduled: dict[str, Timer] = field(default_factory=dict)
 
     def schedule(self, name: str, delay_s: float, operation: Callable[[], WriteOutcome[None]]) -> None:
-        """Runs a write of the shard's own after the delay, instead of one scheduled earlier under the same name."""
+        """Runs a write of the shard's own after the delay, instead of one scheduled earlier under the same name. Does
+        nothing if the shard is unloaded by then."""
         self.cancel(name)
         self._scheduled[name] = self._timers.call_later(max(delay_s, 0.0), lambda: self._due(name, operation))
 
@@ -89,8 +90,8 @@ class ShardContext:
         self._scheduled.clear()
 
     def write(self, operation: Callable[[], WriteOutcome[None]]) -> None:
-        """Runs a write of the shard's own now; errors are logged."""
-        self._write(operation)
+        """Runs a write of the shard's own now, unless it is unloaded; errors are logged."""
+        self._write(self, operation)
 
     def is_committed(self) -> bool:
         """Whether every record that was appended to the shard so far is committed. False while it is loading."""
@@ -103,4 +104,4 @@ class ShardContext:
 
     def _due(self, name: str, operation: Callable[[], WriteOutcome[None]]) -> None:
         self._scheduled.pop(name, None)
-        self._write(operation)
+        self._write(self, operation)

@@ -150,6 +150,26 @@ async def test_a_completion_outlives_the_refusal_of_the_write_that_it_would_have
 
 
 @in_loop
+async def test_a_shard_that_was_loaded_again_writes_what_it_owed_never_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    setting, owner = await begun()
+    setting.markers.are_written_now = True
+    owner = as_owner(await setting.ended(owner))
+
+    def broken(_index: int, _batch: NewBatch) -> int:
+        raise RuntimeError("a bug")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(setting.log, "append", broken)
+        await setting.pass_ms(1_000)
+    setting.markers.finish()  # of the shard that was loaded instead
+    await setting.settle()
+    assert setting.transaction().state is S.COMPLETE_COMMIT
+    assert (await setting.confirm(owner, T1)).result() == {T1: NONE}
+    await setting.pass_ms(5_000)
+    assert (setting.transaction().state, setting.transaction().partitions) == (S.ONGOING, frozenset({T1}))
+
+
+@in_loop
 async def test_many_partitions_do_not_hold_up_the_answer() -> None:
     setting = Transactional()
     setting.markers.are_written_now = True
