@@ -99,7 +99,7 @@ class FastRounds:
         finally:
             self._waiting = None
             if not waiting.done() or waiting.cancelled() or waiting.exception() is not None:
-                self._close()
+                self.close()
 
     def _send(self, frame: bytearray) -> None:
         if self._sender is None:
@@ -109,8 +109,9 @@ class FastRounds:
         except Exception as error:
             raise PeerError(str(error)) from error
 
-    def _close(self) -> None:
-        """An answer that may still come is for nobody."""
+    def close(self) -> None:
+        """An answer that may still come is for nobody. To be called at the end, too, or the sender watches its time for
+        ever. Idempotent."""
         if self._sender is not None:
             self._sender.close()
             self._sender = None

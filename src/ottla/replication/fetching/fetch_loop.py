@@ -63,6 +63,8 @@ class FetchLoop:
         """Nothing will be appended any more. The connection is closed. Returns the task, which ends soon."""
         self._is_closed = True
         self.task.cancel()
+        if self._fast is not None:
+            self._fast.close()
         self._peer.close()
         return self.task
 

@@ -15,6 +15,7 @@ from ottla.base.error_codes import ErrorCode
 from ottla.base.ids import TopicPartition, Uuid
 from ottla.log.config import LogConfig
 from ottla.replication.fetching.fast_rounds import FastRounds, RequestTemplate
+from ottla.replication.fetching.fetch_loop import FetchLoop
 from ottla.replication.fetching.fetch_request import fetch_request
 from ottla.replication.fetching.fetch_session import FollowerSession
 from ottla.replication.fetching.followed import Followed, Sent
@@ -24,7 +25,7 @@ from ottla.testing.manual_clock import ManualClock
 from ottla.wire.codec import encode
 from ottla.wire.framing import SIZE_BYTES, read_request, request_frame, response_frame
 from ottla.wire.messages.fetch import FetchRequest, FetchResponse
-from ottla.wire.peer import PeerError
+from ottla.wire.peer import AnyResponse, PeerError
 from ottla.wire.schema import Request
 from support.replication.following import Following
 from support.replication.leader_side import LeaderSide
@@ -69,6 +70,9 @@ class ScriptedPeer:
 
     def close(self) -> None:
         self._answered = None
+
+    def is_listened_to(self) -> bool:
+        return self._answered is not None
 
     def answer(self) -> None:
         """Answers the last request. What the follower does happens before this returns."""
@@ -289,6 +293,41 @@ def test_a_cancelled_task_takes_nothing(loop: StepLoop) -> None:
     world.peer._answered = answered
     world.peer.answer()
     assert content(world.follower.log) == before
+
+
+class Connected:
+    """A peer for a whole fetch loop."""
+
+    def __init__(self, exchange: ScriptedPeer) -> None:
+        self.exchange = exchange.exchange
+        self.is_closed = False
+
+    async def version_of(self, request: type[Request]) -> int:
+        assert request is FetchRequest
+        return VERSION
+
+    async def send(self, request: Request, response: type[AnyResponse], **_: object) -> AnyResponse:
+        raise AssertionError(f"{request} is not sent as a frame, to be answered with {response}")
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+@pytest.mark.parametrize("is_asking", [True, False])
+def test_a_fetch_loop_that_is_closed_leaves_no_sender_behind(loop: StepLoop, is_asking: bool) -> None:
+    world = World(loop)
+    connected = Connected(world.peer)
+    fetching = FetchLoop(world.following.core, connected, FetchSettings(), world.clock, loop)
+    loop.turn(3)
+    assert len(world.peer.requests) == 1
+    if not is_asking:
+        world.following.core.remove(NAME)
+        world.peer.answer()
+        loop.turn(3)
+    assert world.peer.is_listened_to()
+    task = fetching.close()
+    loop.turn(2)
+    assert (task.cancelled(), world.peer.is_listened_to(), connected.is_closed) == (True, False, True)
 
 
 INT32, INT64 = st.integers(-1, 2**31 - 1), st.integers(-1, 2**63 - 1)
