@@ -39,6 +39,7 @@ def run(address: str, arguments: list[str]) -> int | None:
         while sent < len(request):
             sent += connection.send(request[sent:])
         if connection.recv(1) != STARTED:
+            connection.close()
             return None
     except OSError:  # there is no server
         return None

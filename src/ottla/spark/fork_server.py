@@ -209,21 +209,22 @@ class _Forks:
 
     def _accept(self) -> Request | None:
         launcher, _ = self._listening.accept()
-        request = None
+        request, pid = None, None
         try:
             launcher.settimeout(_REQUEST_TIMEOUT_S)
             request = _received(launcher)
             launcher.settimeout(None)
-            is_possible = request.is_possible(os.environ)
-            launcher.sendall(STARTED if is_possible else REFUSED)
-            pid = os.fork() if is_possible else None
-        except (OSError, ValueError):  # it has ended
+            if request.is_possible(os.environ):
+                pid = os.fork()  # first: after the answer, the launcher could not become Python any more
+        except (OSError, ValueError):  # it has ended, or there is no room for another process
             pid = None
         if pid == 0:
             self._leave(launcher)
             return request
         for stream in () if request is None else request.streams:
             os.close(stream)
+        with suppress(OSError):  # if it has ended, that is noticed below
+            launcher.sendall(REFUSED if pid is None else STARTED)
         if pid is None:
             launcher.close()
         else:
@@ -264,13 +265,18 @@ class _Forks:
 
 def _received(launcher: socket.socket) -> Request:
     head, streams, _, _ = socket.recv_fds(launcher, 65536, 3)
-    data = bytearray(head)
-    while len(data) < 4 or len(data) < 4 + struct.unpack_from(">I", data)[0]:
-        more = launcher.recv(65536)
-        if not more:
-            raise ValueError("the launcher ended in the middle of its request")
-        data += more
-    return Request.of(bytes(data[4:]), streams)
+    try:
+        data = bytearray(head)
+        while len(data) < 4 or len(data) < 4 + struct.unpack_from(">I", data)[0]:
+            more = launcher.recv(65536)
+            if not more:
+                raise ValueError("the launcher ended in the middle of its request")
+            data += more
+        return Request.of(bytes(data[4:]), streams)
+    except BaseException:
+        for stream in streams:
+            os.close(stream)
+        raise
 
 
 def become(request: Request, inherited: Sequence[str]) -> None:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import socket
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from ottla.spark import fork_server, python_workers
+from ottla.spark import fork_launcher, fork_server, python_workers
 from ottla.spark.fork_server import Request, Server, start_server
 from ottla.spark.python_workers import environment_of_java
 from ottla.spark.sessions import _prepare_environment
@@ -117,6 +120,44 @@ def test_a_server_ends_after_its_processes_and_then_there_is_still_python() -> N
     assert program.returncode == 0
     server.close()
     assert ran(server, "-c", IS_FORKED).stdout == "False\n"
+
+
+@pytest.fixture
+def forks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[fork_server._Forks, str]]:
+    """What serves requests, in this process, and its address."""
+    monkeypatch.chdir(tmp_path)  # its own path may be too long for a socket
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listening:
+        listening.bind("fork")
+        listening.listen()
+        forks = fork_server._Forks(listening, os.getppid())
+        yield forks, "fork"
+        for one in (forks._selector, forks._awake, forks._wake):
+            one.close()
+
+
+def test_a_program_becomes_python_if_no_process_can_be_forked(
+    forks: tuple[fork_server._Forks, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    serving, address = forks
+
+    def full() -> int:
+        raise BlockingIOError(errno.EAGAIN, "too many processes")
+
+    monkeypatch.setattr(os, "fork", full)
+    with ThreadPoolExecutor(1) as threads:
+        code = threads.submit(fork_launcher.run, address, ["-c", "pass"])
+        assert serving._accept() is None
+        assert code.result(10) is None
+
+
+def test_streams_of_a_program_that_ends_too_early_are_closed(forks: tuple[fork_server._Forks, str]) -> None:
+    serving, address = forks
+    before = set(Path("/proc/self/fd").iterdir())
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as program:
+        program.connect(address)
+        socket.send_fds(program, [(100).to_bytes(4, "big") + b"/"], [0, 1, 2])
+    assert serving._accept() is None
+    assert set(Path("/proc/self/fd").iterdir()) == before
 
 
 @pytest.mark.parametrize("python", ["", "/with a space/python", "/" + "deep/" * 30 + "python"])
