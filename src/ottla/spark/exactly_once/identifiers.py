@@ -1,6 +1,6 @@
 """Names of sinks, and transactional ids that say to which sink and run they belong. Pure.
 
-    ottla-spark/query:6f3c…/12-1f2e3d4c5b6a/9ab04c-0/3.1        the transaction of a task
+    ottla-spark/query:6f3c…/12-1f2e3d4c5b6a/9ab04c-0-2b/3.1     the transaction of a task
     ottla-spark/query:6f3c…/log                                 the writer of commit records
     └ prefix   └ sink      └ first batch and run └ place └ number and parity of the batch
 

@@ -6,7 +6,8 @@ it. A number per machine, and not a random one per worker, keeps the ids few, be
 
 A place is a locked file; the system unlocks it when the worker ends, in whatever way. What the worker has used in the
 present batch is written in it, so that the next one that gets the place does not use it again: the worker may have
-been killed after Spark knew that its task had succeeded.
+been killed after Spark knew that its task had succeeded. If somebody deletes the file, another worker makes a new one
+of that number: so the name of a place also has the number of its inode, which is not given away while it is open.
 
 A worker has one thread that runs tasks. On systems without such locks, a place is a random text.
 """
@@ -58,7 +59,7 @@ class Place:
                 file = os.open(folder / f"{number}.place", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
                 try:
                     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    return cls(f"{machine}-{number}", file)
+                    return cls(f"{machine}-{number}-{os.fstat(file).st_ino:x}", file)
                 except (BlockingIOError, ValueError):  # somebody's, or damaged
                     os.close(file)
                     number += 1

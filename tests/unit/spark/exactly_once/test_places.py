@@ -9,7 +9,7 @@ from ottla.spark.exactly_once.places import Place
 def test_places_are_taken_once_and_free_again(tmp_path: Path) -> None:
     one, two = Place.take(tmp_path), Place.take(tmp_path)
     assert one.name != two.name
-    assert one.name.rsplit("-", 1)[0] == two.name.rsplit("-", 1)[0]
+    assert one.name.split("-")[0] == two.name.split("-")[0]
     one.leave()
     assert Place.take(tmp_path).name == one.name
 
@@ -40,6 +40,15 @@ def test_a_damaged_place_is_left_alone(tmp_path: Path) -> None:
     (file,) = tmp_path.glob("*.place")
     file.write_bytes(b'{"a"')
     assert Place.take(tmp_path).name != place.name
+
+
+def test_a_place_whose_file_was_deleted_is_not_given_to_others(tmp_path: Path) -> None:
+    place = Place.take(tmp_path)
+    assert place.next_number("a", 1) == 0
+    (file,) = tmp_path.glob("*.place")
+    file.unlink()
+    other = Place.take(tmp_path)
+    assert (other.name != place.name, other.next_number("a", 1), place.next_number("a", 1)) == (True, 0, 1)
 
 
 def test_without_a_directory_a_place_is_random(tmp_path: Path) -> None:
