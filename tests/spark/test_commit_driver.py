@@ -19,6 +19,7 @@ from ottla.spark.exactly_once.errors import (
     SupersededError,
 )
 from ottla.spark.exactly_once.identifiers import sink_of_one_write
+from ottla.spark.exactly_once.places import Place
 from support.clients.peers import Peer
 from support.exactly_once.sink import Sink, new_sink
 
@@ -152,6 +153,25 @@ def test_writes_without_a_name_leave_no_record(sink: Sink) -> None:
     settings: Mapping[str, str] = {"bootstrap.servers": sink.bootstrap}
     with Admin(settings) as admin:
         assert newest_record(settings, admin, sink.options.topic, sink.sink) is None
+
+
+def test_a_process_that_served_other_writes_does_not_abort_what_another_one_recorded(
+    sink: Sink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sink.sink = sink_of_one_write(uuid.uuid4().hex)
+    settle(sink.options, [sink.report("x", 0, 0, "a"), sink.report("x", 0, 0, "b")], commit=True)
+    sink.sink = sink_of_one_write(uuid.uuid4().hex)
+    proposal = Proposal.of(reports := [sink.report("x", 0, 0, "c"), sink.report("x", 0, 0, "d")])
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setattr("ottla.spark.exactly_once.driver.place_of_this_process", lambda: Place("elsewhere", None))
+        other = sink.driver()
+    record = other._record(proposal)
+    other._end(record.transactions[:1], commit=True)
+    settle(sink.options, reports, commit=False)
+    assert sink.open() == [record.transactions[1].transactional_id]
+    other._complete(record)
+    other.close()
+    assert sorted(sink.visible()) == ["a", "b", "c", "d"]
 
 
 @pytest.fixture

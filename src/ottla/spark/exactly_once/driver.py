@@ -84,7 +84,8 @@ class SinkDriver:
 
     def abort(self, reports: Sequence[TaskReport]) -> None:
         """Aborts the transactions of these tasks. Spark calls it after a commit that failed, too: what is recorded
-        stays, and is completed by the next run."""
+        stays, and is completed by the next run. The commit may have been tried by another process, so the record is
+        read in any case."""
         proposal = Proposal.of(reports)
         now_ms = _now_ms()
 
@@ -96,6 +97,7 @@ class SinkDriver:
         if self._is_without_record(proposal):
             self._end(proposal.transactions, commit=False)
         elif not proposal.is_replay:
+            self._log.close()
             self._end(self._log.update(refuse), commit=False)
             self._forget(proposal)
 
