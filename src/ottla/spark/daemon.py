@@ -6,13 +6,15 @@ With PySpark's daemon each worker loads its modules itself, and garbage collecti
 collection.
 
 Nothing that is loaded here may start a thread, because workers are forked. PySpark keeps Arrow out of its daemon for
-that reason: one of Arrow's allocators has a thread, which it can do without.
+that reason: one of Arrow's allocators has a thread, which it can do without. And what draws random numbers must begin
+anew in each worker: with PySpark's daemon, numpy does, because each worker loads it.
 """
 
 from __future__ import annotations
 
 import gc
 import os
+import pickle
 import socket
 import sys
 from contextlib import suppress
@@ -46,6 +48,31 @@ def load(worker_module: str) -> None:
     for name in (worker_module, *(FOR_TASKS if worker_module == TASKS else FOR_PLANS)):
         with suppress(ImportError):
             import_module(name)
+    _note_generator()
+    os.register_at_fork(after_in_child=_draw_own_numbers)
+
+
+_unused: bytes | None = None
+"""The state of numpy's generator as long as nobody has drawn or seeded anything."""
+
+
+def _note_generator() -> None:
+    global _unused
+    _unused = _state_of_generator()
+
+
+def _state_of_generator() -> bytes | None:
+    """None while numpy's generator is not loaded."""
+    generator = sys.modules.get("numpy.random")
+    return None if generator is None else pickle.dumps(generator.get_state())
+
+
+def _draw_own_numbers() -> None:
+    """In a new process: the functions of `numpy.random` would go on where they were, and all workers would draw the
+    same numbers. Python's `random` begins anew by itself. What a program has seeded is left alone."""
+    if _unused is not None and _state_of_generator() == _unused:
+        sys.modules["numpy.random"].seed()
+        _note_generator()
 
 
 def serve_with_room(sock: socket.socket, authenticated: bool) -> int:

@@ -118,17 +118,46 @@ def test_a_worker_without_java_ends_silently(monkeypatch: pytest.MonkeyPatch) ->
         daemon.worker(True, True)
 
 
-def test_what_is_loaded_before_workers_are_forked_starts_no_thread() -> None:
-    """With the number of threads for numpy that Spark sets."""
+@pytest.fixture(scope="module")
+def loaded() -> list[str]:
+    """What a process says that has loaded what workers need, then two that it forks, then another and itself. It has
+    the number of threads for numpy that Spark sets."""
     program = (
         "import os, sys; from ottla.spark.daemon import load; load('pyspark.worker');"
-        f"print(len(os.listdir('/proc/self/task')), *[name in sys.modules for name in {FOR_TASKS!r}])"
+        f"print(len(os.listdir('/proc/self/task')), *[name in sys.modules for name in {FOR_TASKS!r}], flush=True)\n"
+        "for _ in range(2):\n"
+        "    pid = os.fork()\n"
+        "    if not pid:\n"
+        "        import numpy, random\n"
+        "        print(numpy.random.random(), random.random())\n"
+        "        break\n"
+        "    os.waitpid(pid, 0)\n"
+        "else:\n"
+        "    import numpy\n"
+        "    numpy.random.seed(1)\n"
+        "    pid = os.fork()\n"
+        "    if pid: os.waitpid(pid, 0)\n"
+        "    print(numpy.random.random())\n"
     )
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     result = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True, env=environment
     )
-    assert result.stdout.split() == ["1", *(["True"] * len(FOR_TASKS))]
+    return result.stdout.splitlines()
+
+
+def test_what_is_loaded_before_workers_are_forked_starts_no_thread(loaded: list[str]) -> None:
+    assert loaded[0].split() == ["1", *(["True"] * len(FOR_TASKS))]
+
+
+def test_workers_draw_different_random_numbers(loaded: list[str]) -> None:
+    numbers = " ".join(loaded[1:3]).split()
+    assert len(numbers) == len(set(numbers)) == 4
+
+
+def test_a_program_that_seeds_and_then_forks_draws_what_it_has_seeded(loaded: list[str]) -> None:
+    assert len(set(loaded[3:])) == 1
+    assert len(loaded) == 5
 
 
 def test_a_process_that_plans_is_quietened_once(monkeypatch: pytest.MonkeyPatch) -> None:
