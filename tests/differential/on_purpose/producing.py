@@ -78,18 +78,38 @@ def _is_refused_for_another(found: Difference) -> bool:
     return found.field == _LOG_END and bool(found.ours > found.theirs)
 
 
+def _has_two_faults(found: Difference) -> bool:
+    """The first of several batches has an unknown format: they are too many, too."""
+    sent = sent_here(found)
+    return (
+        found.field == _ERROR
+        and (found.ours, found.theirs) == (ErrorCode.INVALID_RECORD, ErrorCode.CORRUPT_MESSAGE)
+        and len(sent) > 1
+        and sent[0].get("damage") in _FOR_ALL
+    )
+
+
 def _has_null_records(found: Difference) -> bool:
     return any(batches is None for _, batches in produced(found.step))
 
 
-def _changed_time_of(found: Difference) -> bool:
-    """Whether the dialogue has changed how records of a topic that this request writes to are stamped."""
+def _is_before_news_of_config(found: Difference) -> bool:
+    if found.peer != "3.9.1":
+        return False
+    if found.field == _ERROR:
+        is_small = (found.ours, found.theirs) == (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.NONE)
+        return is_small and _has_changed(found, "max.message.bytes")
+    return found.field == f"{_PARTITION}/log_append_time_ms" and _has_changed(found, "message.timestamp.type")
+
+
+def _has_changed(found: Difference, name: str) -> bool:
+    """Whether the dialogue has changed this config of a topic that this request writes to."""
     topics = {where.topic for where, _ in produced(found.step)}
     return any(
         topic_key(resource["resource_name"]) in topics
         and (
             exchange.api == "AlterConfigs"  # what it does not name goes back to its default
-            or any(config["name"] == "message.timestamp.type" for config in resource["configs"])
+            or any(config["name"] == name for config in resource["configs"])
         )
         for exchange in asked_before(found, "AlterConfigs", "IncrementalAlterConfigs")
         for resource in exchange.request["resources"]
@@ -153,6 +173,12 @@ ENTRIES: Final[tuple[OnPurpose, ...]] = (
         parts_ways=True,
     ),
     OnPurpose(
+        "several batches, and the first of an unknown format",
+        "Kafka refuses the format of the first batch before it sees the second; Ottla refuses that there are two.",
+        _has_two_faults,
+        parts_ways=True,
+    ),
+    OnPurpose(
         "offsets of records",
         "Kafka takes uncompressed batches whose records do not have offsets in sequence; Ottla refuses them.",
         lambda found: _is_refused_here(
@@ -179,11 +205,9 @@ ENTRIES: Final[tuple[OnPurpose, ...]] = (
         parts_ways=True,
     ),
     OnPurpose(
-        "time of an append after a change of config",
+        "an append after a change of config",
         "The logs of Kafka 3.9.1 hear of changed configs from ZooKeeper, after the request was answered.",
-        lambda found: (
-            found.peer == "3.9.1" and found.field == f"{_PARTITION}/log_append_time_ms" and _changed_time_of(found)
-        ),
+        _is_before_news_of_config,
         parts_ways=True,
     ),
 )
