@@ -2,21 +2,32 @@
 
 While a key has rows, its state is kept in memory, and what changed is written once at the end. So a record that fails
 can be undone: `begin` marks the state before a record, and `undo` goes back to the mark. Each task has its own copies.
+
+Callers get copies of lists, structs and other objects that they could change, and what they set is copied. So nothing
+changes that was not set, and `undo` can rely on it.
 """
 
 from __future__ import annotations
 
-from copy import copy
-from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
+from copy import copy, deepcopy
+from datetime import date, timedelta
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar
 
 from ottla.spark.streams.frames import StreamError
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle
 
+_FIXED: Final = (int, float, str, bytes, Decimal, date, type(None))
+"""Types of values that cannot change; a bool is an int, and a datetime a date."""
+
 T = TypeVar("T")
 K = TypeVar("K")
+
+
+def _own(value: T) -> T:
+    return value if isinstance(value, _FIXED) else deepcopy(value)
 
 
 class _State:
@@ -76,11 +87,11 @@ class Value(_State, Generic[T]):
         if not self._is_known:
             found = self._stored.get()
             self._now, self._is_known = None if found is None else found[0], True
-        return self._now
+        return _own(self._now)
 
     def set(self, value: T | None) -> None:
         """Replaces the value; None deletes it."""
-        self._now, self._is_known, self._is_changed = value, True, True
+        self._now, self._is_known, self._is_changed = _own(value), True, True
 
     def clear(self) -> None:
         """Deletes the value."""
@@ -107,7 +118,7 @@ class List(_State, Generic[T]):
 
     _base: tuple[Any, ...] | None
     """What is stored; None if it was not read yet."""
-    _added: tuple[Any, ...]
+    _added: list[Any]
     _is_replaced: bool
 
     def __init__(self, kind: str, *, ttl: timedelta | None = None) -> None:
@@ -121,26 +132,27 @@ class List(_State, Generic[T]):
         """A copy of the list."""
         if self._base is None:
             self._base = tuple(row[0] for row in self._stored.get())
-        return [*self._base, *self._added]
+        return [_own(item) for item in (*self._base, *self._added)]
 
     def append(self, item: T) -> None:
-        self._added = (*self._added, item)
+        self._added.append(_own(item))
 
     def set(self, items: list[T]) -> None:
         """Replaces the list."""
-        self._base, self._added, self._is_replaced = (), tuple(items), True
+        self._base, self._added, self._is_replaced = (), [_own(item) for item in items], True
 
     def clear(self) -> None:
         self.set([])
 
     def forget(self) -> None:
-        self._base, self._added, self._is_replaced = None, (), False
+        self._base, self._added, self._is_replaced = None, [], False
 
     def begin(self) -> None:
-        self._mark = (self._base, self._added, self._is_replaced)
+        self._mark = (self._base, self._added, len(self._added), self._is_replaced)
 
     def undo(self) -> None:
-        self._base, self._added, self._is_replaced = self._mark
+        self._base, self._added, length, self._is_replaced = self._mark
+        del self._added[length:]
 
     def flush(self) -> None:
         rows = [(item,) for item in self._added]
@@ -157,8 +169,9 @@ class Map(_State, Generic[K, T]):
 
     _read: dict[K, T | None]
     _changed: dict[K, T | None]
-    """Replaced as a whole, never changed in place: a mark keeps the old one."""
     _is_cleared: bool
+    _before: dict[K, tuple[bool, T | None]]
+    """Since the mark: whether a key was in the marked `_changed`, and its value there."""
 
     def __init__(self, key_kind: str, kind: str, *, ttl: timedelta | None = None) -> None:
         super().__init__(ttl=ttl)
@@ -171,17 +184,19 @@ class Map(_State, Generic[K, T]):
     def get(self, key: K) -> T | None:
         """The value of this entry, or None."""
         if key in self._changed:
-            return self._changed[key]
+            return _own(self._changed[key])
         if self._is_cleared:
             return None
         if key not in self._read:
             found = self._stored.getValue((key,))
             self._read[key] = None if found is None else found[0]
-        return self._read[key]
+        return _own(self._read[key])
 
     def set(self, key: K, value: T | None) -> None:
         """Replaces an entry; None deletes it."""
-        self._changed = {**self._changed, key: value}
+        if self._changed is self._mark[0] and key not in self._before:
+            self._before[key] = key in self._changed, self._changed.get(key)
+        self._changed[key] = _own(value)
 
     def remove(self, key: K) -> None:
         self.set(key, None)
@@ -189,19 +204,27 @@ class Map(_State, Generic[K, T]):
     def items(self) -> dict[K, T]:
         """A copy of the whole map, which is read for it."""
         stored = {} if self._is_cleared else {key[0]: value[0] for key, value in self._stored.iterator()}
-        return {key: value for key, value in {**stored, **self._changed}.items() if value is not None}
+        return {key: _own(value) for key, value in {**stored, **self._changed}.items() if value is not None}
 
     def clear(self) -> None:
         self._changed, self._is_cleared = {}, True
 
     def forget(self) -> None:
         self._read, self._changed, self._is_cleared = {}, {}, False
+        self.begin()
 
     def begin(self) -> None:
         self._mark = (self._changed, self._is_cleared)
+        self._before = {}
 
     def undo(self) -> None:
         self._changed, self._is_cleared = self._mark
+        for key, (was_there, value) in self._before.items():
+            if was_there:
+                self._changed[key] = value
+            else:
+                del self._changed[key]
+        self._before = {}
 
     def flush(self) -> None:
         if self._is_cleared:
