@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 from pyspark.sql.types import (
     ArrayType,
@@ -29,6 +29,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from ottla.spark.streams.plain_values import Writer, binary_of, writer_of
 from ottla.spark.streams.values import ONLY
 
 Reader = Callable[[Any], Any]
@@ -48,37 +49,29 @@ class PythonValues:
             return None
         if isinstance(self.kind, BinaryType):
             return data
+        text = data.decode(errors="replace")  # Spark's strings can hold bytes that are not UTF-8
         if isinstance(self.kind, StringType):
-            return data.decode()
-        return self._read(json.loads(data, parse_float=Decimal).get(ONLY))
+            return text
+        return self._read(json.loads(text, parse_float=Decimal).get(ONLY))
 
     def dumps(self, value: Any) -> bytes | None:
+        """Raises `TypeError` or `ValueError`, which name the field, if the value does not have the type."""
         if value is None:
             return None
         if isinstance(self.kind, BinaryType):
-            if not isinstance(value, bytes | bytearray):
-                raise TypeError(f"expected bytes for {self.kind.simpleString()}, not {type(value).__name__}")
-            return bytes(value)
+            return binary_of(value, self.kind)
+        plain = self._write(value)
         if isinstance(self.kind, StringType):
-            if not isinstance(value, str):
-                raise TypeError(f"expected a str for {self.kind.simpleString()}, not {type(value).__name__}")
-            return value.encode()
-        return json.dumps({ONLY: value}, default=_plain, ensure_ascii=False, separators=(",", ":")).encode()
+            return cast(str, plain).encode()
+        return json.dumps({ONLY: plain}, ensure_ascii=False, separators=(",", ":")).encode()
 
     @cached_property
     def _read(self) -> Reader:
         return _reader(self.kind)
 
-
-def _plain(value: Any) -> Any:
-    match value:
-        case Decimal():
-            return str(value)
-        case date():  # a datetime is one too
-            return value.isoformat()
-        case bytes() | bytearray():
-            return base64.b64encode(value).decode()
-    raise TypeError(f"{type(value).__name__} is not a value of a Spark column")
+    @cached_property
+    def _write(self) -> Writer:
+        return writer_of(self.kind)
 
 
 def _reader(kind: DataType) -> Reader:
