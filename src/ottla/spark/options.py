@@ -49,8 +49,9 @@ _NOT_FOR_READING: Final = {
     "key.deserializer": "keys are binary: decode them in the DataFrame",
     "value.deserializer": "values are binary: decode them in the DataFrame",
 }
+_ID: Final = "transactional.id"
 _NOT_FOR_WRITING: Final = {
-    "transactional.id": "tasks need an id each: set exactlyOnce, and transactionalIdPrefix if ids need a prefix",
+    _ID: "tasks need an id each: set exactlyOnce, and transactionalIdPrefix if ids need a prefix",
     "key.serializer": "keys are written as they are in the column, binary or string",
     "value.serializer": "values are written as they are in the column, binary or string",
 }
@@ -213,11 +214,18 @@ class WriteOptions:
 
 def _exactly_once(values: Mapping[str, Any], settings: Mapping[str, str]) -> ExactlyOnceOptions:
     own = dict(settings)
-    transactional = {"transactional.id": values["transactionalIdPrefix"]}
-    config = _check_client(ProducerConfig.parse, own | transactional)
+
+    def parsed() -> ProducerConfig:
+        try:
+            return ProducerConfig.parse({**own, _ID: values["transactionalIdPrefix"]})
+        except ConfigError as error:
+            option = "exactlyOnce" if error.key == _ID else f"{_PREFIX}{error.key}"
+            raise OptionError(option, error.reason) from None
+
+    config = parsed()
     if not config.transaction_two_phase_commit_enable:
         own.setdefault("transaction.timeout.ms", _TRANSACTION_TIMEOUT_MS)
-        config = _check_client(ProducerConfig.parse, own | transactional)
+        config = parsed()
     if not values["commitTopic"]:
         raise OptionError("commitTopic", "is empty: set a topic, or omit it")
     return ExactlyOnceOptions(

@@ -51,7 +51,8 @@ def test_options() -> None:
         ({"commitTopic": ""}, "commitTopic: is empty"),
         ({"exactlyOnce": "maybe"}, "maybe"),
         ({"kafka.transactional.id": "mine"}, "set exactlyOnce, and transactionalIdPrefix"),
-        ({"kafka.acks": "1"}, "acks"),
+        ({"kafka.acks": "1"}, "option exactlyOnce: cannot be combined with acks=1"),
+        ({"kafka.enable.idempotence": "false"}, "option exactlyOnce: cannot be combined with enable.idempotence"),
         ({"exactlyOnec": "true"}, "did you mean exactlyOnce"),
     ],
 )
