@@ -100,7 +100,10 @@ def _sendable(name: str, column: pa.Array) -> pa.Array:
     if name != "timestamp":
         return column
     if pa.types.is_floating(column.type):
-        milliseconds = pc.floor(pc.multiply(column, 1000.0)).cast(pa.int64())
+        try:
+            milliseconds = pc.floor(pc.multiply(column, 1000.0)).cast(pa.int64())
+        except pa.ArrowInvalid as error:
+            raise ColumnError(f"column timestamp must be seconds since the epoch, or null: {error}") from None
     else:
         milliseconds = pc.floor_temporal(column, unit="millisecond").cast(pa.timestamp("ms", column.type.tz))
         milliseconds = milliseconds.cast(pa.int64())

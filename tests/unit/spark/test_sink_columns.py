@@ -138,3 +138,10 @@ def test_timestamps_in_seconds() -> None:
     batch = pa.RecordBatch.from_pydict({"value": ["", ""], "timestamp": [1.5, 1714979289.25]})
     ((_, part),) = parts_of(WriteColumns(("value", "timestamp"), "t"), batch)
     assert part["timestamp"] == [1500, 1_714_979_289_250]
+
+
+@pytest.mark.parametrize("seconds", [float("nan"), float("-inf"), 1e300])
+def test_seconds_that_are_no_time(seconds: float) -> None:
+    batch = pa.record_batch({"value": ["", ""], "timestamp": [1.5, seconds]})
+    with pytest.raises(ColumnError, match="column timestamp must be seconds since the epoch, or null: "):
+        parts_of(WriteColumns(("value", "timestamp"), "t"), batch)
