@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import random
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from ottla.spark.streams import (
     branch,
     cogroup,
     count,
+    join_stream_table,
     join_tables,
     merge,
     reduce,
@@ -84,6 +86,22 @@ def test_reduce_behind_branch_and_merge(spark: SparkSession, topics: Topics, tmp
     assert found == {"a": "xyz", "b": "no"}
 
 
+def test_results_with_new_keys_are_merged_by_time(spark: SparkSession, topics: Topics, tmp_path: Path) -> None:
+    topics.create("left", "right", "table", policy="delete", partitions=1)
+
+    def ordered() -> DataFrame:
+        users = stream(spark, topics.name("table"), topics.options, **TEXT)
+        sides = [stream(spark, topics.name(name), topics.options, **TEXT) for name in ("left", "right")]
+        merged = merge(*[join_stream_table(side, users, "left") for side in sides])
+        return reduce(merged.selectExpr("'all' AS key", "value.left AS value", *merged.columns[2:]), "{} {}".format)
+
+    times = random.Random(3).sample(range(1000, 9000), 60)
+    for number, name in enumerate(("left", "right")):
+        topics.send(name, [Record(f"k{at % 4}", f"{at}", at) for at in sorted(times[number::2])])
+    (row,) = Play(ordered, tmp_path).act()
+    assert row.value == " ".join(map(str, sorted(times)))
+
+
 @pytest.mark.parametrize("exactly_once", [True, False])
 def test_through_a_topic(spark: SparkSession, topics: Topics, tmp_path: Path, exactly_once: bool) -> None:
     topics.create("in", policy="delete")
@@ -114,6 +132,8 @@ def test_values_of_all_types_are_packed(spark: SparkSession) -> None:
         "DATE": dt.date(1582, 1, 2),
         "TIMESTAMP": dt.datetime(2024, 10, 27, 1, 30, 0, 123456),
         "TIMESTAMP_NTZ": dt.datetime(2024, 10, 27, 1, 30, 0, 5),
+        "ARRAY<TIMESTAMP>": [dt.datetime(2024, 10, 27, 1, 30)],
+        "ARRAY<TIMESTAMP_NTZ>": [dt.datetime(2024, 10, 27, 1, 30)],
         "DECIMAL(38,9)": Decimal("12345678901234567890.123456789"),
         "ARRAY<INT>": [1, None],
         "MAP<STRING,BINARY>": {"a": bytearray(b"x"), "b": None},
@@ -125,7 +145,7 @@ def test_values_of_all_types_are_packed(spark: SparkSession) -> None:
     values = PythonValues(kind)
     found = values.loads(bytes(both.data))
     assert found["c5"] == rows["TIMESTAMP"].replace(tzinfo=dt.UTC)
-    assert (found["c0"], found["c7"], found["c9"]) == (b"\xff\x00", rows["DECIMAL(38,9)"], {"a": b"x", "b": None})
+    assert (found["c0"], found["c9"], found["c11"]) == (b"\xff\x00", rows["DECIMAL(38,9)"], {"a": b"x", "b": None})
     again = spark.createDataFrame([(values.dumps(found),), (bytes(both.data),)], "data BINARY")
     assert [row[0] for row in again.select(unpacked(F.col("data"), kind)).collect()] == [both["all"]] * 2
 
@@ -139,5 +159,7 @@ def test_arguments_that_do_not_fit(spark: SparkSession) -> None:
         merge(texts, frame("key STRING, value INT"))
     with pytest.raises(StreamError, match="the key of stream 2 is int, but that of the first one string: cast one"):
         cogroup([(texts, max), (frame("key INT, value INT"), max)], int, "INT")
+    with pytest.raises(StreamError, match="the key of stream contains a map, whose entries have no order"):
+        count(frame("key ARRAY<STRUCT<a: MAP<STRING, INT>>>, value INT"))
     with pytest.raises(StreamError, match="the schema of totals contains map<int,int>"):
         cogroup([(texts, max)], int, "MAP<INT, INT>")

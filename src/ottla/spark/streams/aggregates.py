@@ -13,12 +13,12 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, LongType
 
-from ottla.spark.streams.buckets import AT, POSITION, Input, run, run_packed
+from ottla.spark.streams.buckets import AT, POSITION, Input, lane_of_result, run, run_packed
 from ottla.spark.streams.cores.aggregates import ADD_SIDE, SUBTRACT_SIDE, Add, AggregateStep, RegroupStep
 from ottla.spark.streams.frames import StreamError, check_frame
 from ottla.spark.streams.python_values import PythonValues
 from ottla.spark.streams.results import keyed, results_of, types_of
-from ottla.spark.streams.values import check_kind, packed, unpacked
+from ottla.spark.streams.values import check_kind, packed_key, unpacked
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -89,13 +89,13 @@ def aggregate_table(
     expression = F.expr(group) if isinstance(group, str) else group
     group_type = table.select(expression).schema.fields[0].dataType
     words = f"{value_type.simpleString()} to {total_type.simpleString()}) by {group_type.simpleString()}"
-    changes = Input(keyed(table), 0, "table", packed(expression, group_type, "the group"))
+    changes = Input(keyed(table), 0, "table", packed_key(expression, group_type, "the group"))
     moved = run(RegroupStep(), [changes], f"aggregate_table, groups({key_type.simpleString()}, {words}")
     is_leaving = F.col("left").isNotNull()
     rows = moved.select(
         "key",
         F.when(is_leaving, SUBTRACT_SIDE).otherwise(ADD_SIDE).alias("side"),
-        F.lit(0).cast("bigint").alias("lane"),
+        lane_of_result(POSITION).alias("lane"),
         POSITION,
         AT,
         F.coalesce("left", "joined").alias("value"),

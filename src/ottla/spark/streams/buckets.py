@@ -22,11 +22,11 @@ from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 
 from ottla.base.errors import OttlaError
 from ottla.spark.streams.bucket_state import STATE_KEY, STATE_VALUE, BucketMap, bucket_map
-from ottla.spark.streams.cores.changes import Change, in_order
+from ottla.spark.streams.cores.changes import LANE_SHIFT, Change, in_order, result_position
 from ottla.spark.streams.cores.steps import State, Step
 from ottla.spark.streams.frames import KEY, OFFSET, PARTITION, TIMESTAMP, TOPIC, VALUE
 from ottla.spark.streams.stateful import transform_with_state
-from ottla.spark.streams.values import packed
+from ottla.spark.streams.values import packed, packed_key
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -72,9 +72,9 @@ def packed_rows(one: Input) -> DataFrame:
     """The rows of an input as a step gets them, and the bucket of each."""
     frame = one.frame
     kinds = {field.name: field.dataType for field in frame.schema.fields}
-    lane = F.xxhash64(F.lit(one.what), F.col(TOPIC), F.col(PARTITION))
+    lane = F.xxhash64(F.lit(one.what), F.col(TOPIC), F.col(PARTITION), lane_of_result(OFFSET))
     return frame.select(
-        packed(F.col(KEY), kinds[KEY], f"the key of {one.what}").alias("key"),
+        packed_key(F.col(KEY), kinds[KEY], f"the key of {one.what}").alias("key"),
         F.lit(one.side).alias("side"),
         lane.alias("lane"),
         F.col(OFFSET).alias(POSITION),
@@ -82,6 +82,11 @@ def packed_rows(one: Input) -> DataFrame:
         packed(F.col(VALUE), kinds[VALUE], f"the value of {one.what}").alias("value"),
         (F.lit(None).cast("binary") if one.extra is None else one.extra).alias("extra"),
     )
+
+
+def lane_of_result(position: str) -> Column:
+    """The lane of a result, from the column with its position; 0 for offsets of a topic."""
+    return F.shiftright(F.col(position), LANE_SHIFT)
 
 
 def run_packed(step: Step, rows: Sequence[DataFrame], about: str) -> DataFrame:
@@ -136,7 +141,7 @@ class BucketProcessor(StatefulProcessor):
         position = 0
         for key, changes in by_key.items():
             for result in step.apply(key, changes, state):
-                yield self._make_row(result.key, result.at_us, position, *result.fields)
+                yield self._make_row(result.key, result.at_us, result_position(key, position), *result.fields)
                 position += 1
         changed = {_OWN + key: data for key, data in state.changes().items()}
         if about is None and changed:

@@ -26,7 +26,7 @@ from ottla.spark.streams.cores.joins import (
 )
 from ottla.spark.streams.frames import KEY, OFFSET, PARTITION, TIMESTAMP, TOPIC, VALUE, StreamError, check_frame
 from ottla.spark.streams.results import keyed, results_of, types_of
-from ottla.spark.streams.values import packed, unpacked
+from ottla.spark.streams.values import packed_key, unpacked
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -91,7 +91,7 @@ def join_foreign(left: DataFrame, right: DataFrame, foreign_key: Column | str, h
         words = f"the foreign key is {_text(foreign_type)}, but the key of right is {_text(right_key)}"
         raise StreamError(f"{words}: cast one of them")
     about = f"{how}, {_text(left_key)}: {_text(left_type)}, {_text(right_key)}: {_text(right_type)}"
-    reference = packed(expression, foreign_type, "the foreign key")
+    reference = packed_key(expression, foreign_type, "the foreign key")
     changes = Input(keyed(left), LEFT_SIDE, "left", reference)
     messages = run(LeftStep(how), [changes], f"join_foreign, left side({about})").select(
         "key",

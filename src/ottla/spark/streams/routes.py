@@ -13,9 +13,10 @@ from ottla.base.error_codes import ErrorCode
 from ottla.client.administer import Admin, NewTopic
 from ottla.client.errors import RefusedError
 from ottla.spark.options import ReadOptions
-from ottla.spark.streams.frames import KEY, TIMESTAMP, VALUE, StreamError, check_frame
+from ottla.spark.streams.cores.changes import LANE_SHIFT, LANES
+from ottla.spark.streams.frames import KEY, OFFSET, TIMESTAMP, TOPIC, VALUE, StreamError, check_frame
 from ottla.spark.streams.sources import stream as read_stream
-from ottla.spark.streams.values import packed, unpacked
+from ottla.spark.streams.values import packed, packed_key, unpacked
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -61,7 +62,16 @@ def merge(*frames: DataFrame) -> DataFrame:
             kind, first = (one.schema[name].dataType.simpleString() for one in (frame, frames[0]))
             if kind != first:
                 raise StreamError(f"the {name} of frame {number} is {kind}, but that of the first one {first}: cast it")
-    return reduce(lambda left, right: left.unionByName(right, allowMissingColumns=True), frames)
+    parts = [_own_lanes(frame, number) for number, frame in enumerate(frames)]
+    return reduce(lambda left, right: left.unionByName(right, allowMissingColumns=True), parts)
+
+
+def _own_lanes(frame: DataFrame, number: int) -> DataFrame:
+    """Changes the lanes of results, so that those of one key in several frames are merged by time."""
+    lane = (F.shiftright(F.col(OFFSET), LANE_SHIFT) * 5 + number) % LANES
+    place = F.col(OFFSET).bitwiseAND((1 << LANE_SHIFT) - 1)
+    moved = F.shiftleft(lane, LANE_SHIFT).bitwiseOR(place)
+    return frame.withColumn(OFFSET, F.when(F.col(TOPIC).isNull(), moved).otherwise(F.col(OFFSET)))
 
 
 def through(
@@ -87,7 +97,7 @@ def through(
     _prepare_topic(topic, client, partitions, {**_INTERNAL, **(configs or {})})
     kinds = {field.name: field.dataType for field in frame.schema.fields}
     rows = frame.select(
-        packed(F.col(KEY), kinds[KEY], "the key").alias(KEY),
+        packed_key(F.col(KEY), kinds[KEY], "the key").alias(KEY),
         packed(F.col(VALUE), kinds[VALUE], "the value").alias(VALUE),
         TIMESTAMP,
     )

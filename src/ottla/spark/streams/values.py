@@ -1,7 +1,7 @@
 """Keys and values as bytes, and back: what operators shuffle, compare and keep in their state.
 
 Binary columns are used as they are, strings as UTF-8, and everything else as JSON, written and read by Spark. The same
-value always gives the same bytes, so that keys can be compared by them.
+value always gives the same bytes, so that keys can be compared by them; only maps are no keys.
 """
 
 from __future__ import annotations
@@ -59,6 +59,14 @@ ONLY: Final = "v"
 """The field of the JSON that has the value."""
 
 
+def packed_key(column: Column, kind: DataType, what: str) -> Column:
+    """As `packed`, for columns whose bytes are compared."""
+    if _has_map(kind):
+        words = f"{what} contains a map, whose entries have no order, so that equal maps would be different keys"
+        raise StreamError(f"{words}: use sorted entries (array_sort(map_entries(…))), or a struct")
+    return packed(column, kind, what)
+
+
 def packed(column: Column, kind: DataType, what: str) -> Column:
     """The column as bytes; null stays null. `what` names it in errors."""
     check_kind(kind, what)
@@ -86,6 +94,15 @@ def check_kind(kind: DataType, what: str) -> None:
     if found is not None:
         words = f"{what} contains {found.simpleString()}, which has no representation as JSON"
         raise StreamError(f"{words}: keep it as bytes (or cast it), and decode it after the operator")
+
+
+def _has_map(kind: DataType) -> bool:
+    match kind:
+        case StructType():
+            return any(_has_map(field.dataType) for field in kind.fields)
+        case ArrayType():
+            return _has_map(kind.elementType)
+    return isinstance(kind, MapType)
 
 
 def _unfit(kind: DataType) -> DataType | None:

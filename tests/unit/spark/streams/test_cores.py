@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import permutations
 from typing import NamedTuple
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.spark.streams.cores.aggregates import ADD_SIDE, SUBTRACT_SIDE, AggregateStep, RegroupStep
-from ottla.spark.streams.cores.changes import Change, Result, in_order, joined, parted
+from ottla.spark.streams.cores.changes import LANE_SHIFT, Change, Result, in_order, joined, parted, result_position
 from ottla.spark.streams.cores.foreign import SUBSCRIPTIONS, LeftStep, RightStep
 from ottla.spark.streams.cores.joins import LEFT_SIDE, RIGHT_SIDE, How, LatestStep, StreamTableStep, TablesStep
 from ottla.spark.streams.cores.steps import State, Step
@@ -319,3 +320,15 @@ def test_order_of_lanes() -> None:
     table = [Change(0, 0, 1, 3, b"t"), Change(0, 0, 2, 10, b"u"), Change(0, 0, 3, 11, b"w")]
     merged = [one.value for one in in_order([*rows[::-1], *table[::-1]])]
     assert merged == [b"t", b"u", b"1", b"2", b"3", b"w"]
+
+
+def test_results_of_one_key_are_a_lane() -> None:
+    """Their timestamps may go back, but those of other keys are merged by time, in whatever order they were made."""
+    made = [(b"a", 5), (b"a", 1), (b"a", 9), (b"b", 2), (b"b", 7)]
+    rows = [
+        Change(0, (position := result_position(key, number)) >> LANE_SHIFT, position, at, key + b"%d" % at)
+        for number, (key, at) in enumerate(made)
+    ]
+    assert all(0 <= row.position < 1 << 63 for row in rows)
+    for shuffled in permutations(rows):
+        assert [one.value for one in in_order(shuffled)] == [b"b2", b"a5", b"a1", b"b7", b"a9"]

@@ -3,18 +3,26 @@
 Within a lane (a partition of one input), rows are ordered by their position, whatever their timestamps. Lanes are
 merged by the timestamps of their heads; at equal timestamps, the side with the smaller number is first. This is the
 order in which a task of Kafka Streams takes records from the partitions that it reads.
+
+A result belongs to no partition, but the results of one key are a lane, too. Its position begins with the number of
+this lane, so that an operator that follows, with other keys, can tell the lanes apart and merge them by time.
 """
 
 from __future__ import annotations
 
 import heapq
 import struct
+import zlib
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 _LENGTH: Final = struct.Struct(">i")
 _TIME: Final = struct.Struct(">q")
 _NULL: Final = -1
+
+LANE_SHIFT: Final = 41
+"""A position of a result begins with its lane, above this number of bits; the rest is its place among the results."""
+LANES: Final = 1 << (63 - LANE_SHIFT)
 
 
 class Change(NamedTuple):
@@ -69,6 +77,11 @@ def in_order(changes: Sequence[Change]) -> list[Change]:
         else:
             heapq.heappop(heads)
     return merged
+
+
+def result_position(key: bytes | None, number: int) -> int:
+    """The position of a result, the `number`th one of its task, that is due to rows with this key."""
+    return zlib.crc32(key or b"") % LANES << LANE_SHIFT | number
 
 
 # The bytes of state: fields with their lengths, and timestamps.
