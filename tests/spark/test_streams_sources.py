@@ -71,10 +71,13 @@ def test_a_table_skips_and_counts_records_without_a_key(spark: SparkSession, bro
     send(broker, topic, (b"a", b"1"), (None, b"2"), (b"a", None))
     with pytest.warns(NotCompactedWarning, match=rf"table {topic}: the topic has cleanup\.policy=delete"):
         frame = table(spark, topic, options(broker))
-    query = frame.writeStream.format("noop").trigger(availableNow=True).start()
+    with pytest.warns(NotCompactedWarning):  # the same topic as another table, in one query
+        other = table(spark, topic, options(broker), key="IF(CAST(key AS STRING) = 'a', NULL, key)")
+    query = frame.union(other).writeStream.format("noop").trigger(availableNow=True).start()
     assert query.awaitTermination(WAIT_S)
     metrics = query.recentProgress[0].observedMetrics
     assert metrics[f"ottla.table.{topic}"].skipped_null_keys == 1
+    assert metrics[f"ottla.table.{topic}.2"].skipped_null_keys == 3
 
 
 @pytest.mark.filterwarnings("ignore::ottla.spark.streams.NotCompactedWarning")

@@ -27,6 +27,10 @@ NullKeys = Literal["skip", "fail"]
 _OWN_OPTIONS: Final = ("subscribe", "subscribePattern", "assign")
 
 
+_readings: Final[dict[str, list[str]]] = {}
+"""How this program reads each topic as a table, in the order of the first calls."""
+
+
 class NotCompactedWarning(UserWarning):
     """The topic of a table is not compacted, so its records expire."""
 
@@ -75,7 +79,8 @@ def table(
     the key.
 
     Arguments as for `stream`. Records without a key belong to no row: they are skipped and counted (the observed metric
-    `ottla.table.TOPIC`, `skipped_null_keys`), or fail the query with `null_keys="fail"`.
+    `ottla.table.TOPIC`, `skipped_null_keys`), or fail the query with `null_keys="fail"`. If a program reads a topic as
+    several tables, with other arguments, the metric of the second one is `ottla.table.TOPIC.2`.
 
     Warns with `NotCompactedWarning` if the topic is not compacted. With `streaming=False`, the result has all changes
     that are still in the topic; `latest` reduces them to the rows of the table.
@@ -95,8 +100,18 @@ def table(
         )
         checked = F.when(F.col(KEY).isNull(), F.raise_error(words)).otherwise(F.col(KEY))
         return changes.withColumn(KEY, checked).where(F.col(KEY).isNotNull())
-    counted = changes.observe(f"ottla.table.{topic}", F.count_if(F.col(KEY).isNull()).alias("skipped_null_keys"))
+    name = _metric_name(topic, f"{sorted(options.items())} {key} {value} {streaming}")
+    counted = changes.observe(name, F.count_if(F.col(KEY).isNull()).alias("skipped_null_keys"))
     return counted.where(F.col(KEY).isNotNull())
+
+
+def _metric_name(topic: str, reading: str) -> str:
+    """Spark wants different names in a query, unless the DataFrames are the same."""
+    readings = _readings.setdefault(topic, [])
+    if reading not in readings:
+        readings.append(reading)
+    number = readings.index(reading) + 1
+    return f"ottla.table.{topic}" if number == 1 else f"ottla.table.{topic}.{number}"
 
 
 def _expression(given: Column | str) -> Column:
