@@ -129,6 +129,54 @@ def test_timers_follow_event_time(driver: StreamsDriver) -> None:
     assert [(one.key, one.value, one.at_s) for one in driver.read(results)] == [("b", "b is silent", 70.0)]
 
 
+def test_results_and_state_of_wrong_types_and_unprintable_errors(driver: StreamsDriver) -> None:
+    class Odd(Processor):
+        total = Value[float]("DOUBLE")
+
+        def process(self, record: Any, context: Context) -> Iterator[Any] | None:  # noqa: ARG002
+            self.total.set((self.total.get() or 0) + 1)  # an int
+            match record.value:
+                case "result":
+                    return iter([f"not a number {self.total.get()}"])
+                case "state":
+                    self.total.set("3")  # type: ignore[arg-type]
+                case "error":
+                    raise ValueError("\ud800")
+                case "none":
+                    return None
+            return iter([self.total.get()])
+
+    inputs, results, dead = driver.topic("odd"), driver.topic("results"), driver.topic("dead")
+
+    def query() -> DataFrame:
+        processed = process(driver.stream(inputs), Odd(), "DOUBLE", on_error="dead_letter")
+        return to_topics(processed.withColumn("value", F.col("value").cast("string")), results, dead)
+
+    driver.send(inputs, *[("a", text, 0.0) for text in ("", "result", "state", "error", "none")])
+    driver.run(query)
+    driver.send(inputs, ("a", "", 0.0))
+    driver.run(query)
+    assert [one.value for one in driver.read(results)] == ["1.0", "3.0"]
+    messages = [letter.headers["__streams.errors.message"] for letter in driver.read(dead)]
+    assert [text[:30] for text in messages] == [
+        "Could not convert 'not a numbe",
+        "expected a float for double, n",
+        "\\ud800",
+    ]
+
+    def strict() -> DataFrame:
+        return (
+            process(driver.stream(inputs), Odd(), "DOUBLE").where("value = 99").select("key", F.lit("").alias("value"))
+        )
+
+    with pytest.raises(StreamingQueryException, match="Odd failed at offset 1 of partition 0"):
+        driver.run(strict, results)
+
+
+class Unknown(Processor):
+    state = Value[int]("NUMBER")
+
+
 class Nothing(Processor):
     expires = Value[int]("INT", ttl=timedelta(hours=1))
 
@@ -137,6 +185,8 @@ def test_what_cannot_be_processed(driver: StreamsDriver) -> None:
     stream = driver.stream(driver.topic("any"))
     with pytest.raises(StreamError, match=r"the ttl of 'expires' needs process\(…, time='processing'\)"):
         process(stream, Nothing(), "STRING")
+    with pytest.raises(StreamError, match="state 'state' has the type 'NUMBER', which Spark does not know"):
+        process(stream, Unknown(), "STRING")
     with pytest.raises(StreamError, match="processor must be an instance, not <class"):
         process(stream, Nothing, "STRING")  # type: ignore[arg-type]
     with pytest.raises(StreamError, match="stream has no column offset"):

@@ -11,10 +11,12 @@ from __future__ import annotations
 import heapq
 import json
 import traceback
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+import pyarrow as pa
+from pyspark.errors import ParseException
 from pyspark.sql import Row
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.stateful_processor import (
@@ -26,8 +28,9 @@ from pyspark.sql.streaming.stateful_processor import (
 from pyspark.sql.types import DataType, StructField, StructType
 
 from ottla.base.errors import OttlaError
+from ottla.spark.streams.cores.changes import LANE_SHIFT, result_position
 from ottla.spark.streams.frames import COLUMNS, KEY, VALUE, StreamError, check_frame
-from ottla.spark.streams.stateful import transform_with_state
+from ottla.spark.streams.stateful import printable, transform_with_state
 from ottla.spark.streams.states import List, Map, Value
 
 if TYPE_CHECKING:
@@ -117,12 +120,13 @@ class Processor:
     Must depend on nothing but records, state and `context`: a micro-batch can be processed again.
     """
 
-    def process(self, record: Row, context: Context) -> Iterable[Any]:
+    def process(self, record: Row, context: Context) -> Iterable[Any] | None:
         """Called for each record, with the columns of the stream as attributes; yields values of results, which have
-        the record's key and timestamp. None as a value is a tombstone. If it raises, what it changed is undone."""
+        the record's key and timestamp. None as a value is a tombstone; None instead of an iterator means no results. If
+        it raises, or a value does not have the type of results, what it changed is undone."""
         raise NotImplementedError
 
-    def on_timer(self, key: Any, at: datetime, context: Context) -> Iterable[Any]:  # noqa: ARG002
+    def on_timer(self, key: Any, at: datetime, context: Context) -> Iterable[Any] | None:  # noqa: ARG002
         """Called when a timer has expired; yields values as `process` does."""
         return ()
 
@@ -157,7 +161,8 @@ def process(
     fields = [types[KEY], StructField(VALUE, kind), *(StructField(name, types[name].dataType) for name in COLUMNS[2:])]
     if on_error == "dead_letter":
         fields.append(StructField(FAILURE, StructType.fromDDL(_FAILURE_TYPE)))
-    adapter = _Adapter(processor, type(processor).__name__, time, is_failing=on_error == "fail")
+    kinds = {name: [_kind_of_state(name, text) for text in state.types()] for name, state in states.items()}
+    adapter = _Adapter(processor, type(processor).__name__, kind, kinds, time, is_failing=on_error == "fail")
     names = [KEY, *[name for name in stream.columns if name != KEY]]
     return transform_with_state(
         stream.select(*names).groupBy(KEY),
@@ -204,9 +209,21 @@ def to_topics(processed: DataFrame, results: str, dead_letters: str) -> DataFram
 class _Adapter(StatefulProcessor):
     """A processor as Spark calls it."""
 
-    def __init__(self, processor: Processor, name: str, mode: str, *, is_failing: bool) -> None:
+    def __init__(
+        self,
+        processor: Processor,
+        name: str,
+        kind: DataType,
+        kinds: Mapping[str, Sequence[DataType]],
+        mode: str,
+        *,
+        is_failing: bool,
+    ) -> None:
         self._processor = processor
         self._name = name
+        self._kind = kind
+        self._kinds = kinds
+        self._result_type: pa.DataType | None = None
         self._mode = mode
         self._is_failing = is_failing
         self._handle: StatefulProcessorHandle | None = None
@@ -215,10 +232,13 @@ class _Adapter(StatefulProcessor):
         self._make_row: Any = Row(*COLUMNS) if is_failing else Row(*COLUMNS, FAILURE)
 
     def init(self, handle: StatefulProcessorHandle) -> None:
+        from pyspark.sql.pandas.types import to_arrow_type
+
         self._handle = handle
+        self._result_type = to_arrow_type(self._kind, timezone="UTC")  # as Spark's worker does
         self._states = []
         for name, declared in _declared(self._processor).items():
-            state = declared.bound(handle, name)
+            state = declared.bound(handle, name, self._kinds[name])
             self._states.append(state)
             setattr(self._processor, name, state)
 
@@ -228,7 +248,7 @@ class _Adapter(StatefulProcessor):
             for state in self._states:
                 state.begin()
             try:
-                values = list(self._processor.process(record, context))
+                values = self._checked(self._processor.process(record, context))
             except Exception as error:
                 for state in self._states:
                     state.undo()
@@ -251,7 +271,7 @@ class _Adapter(StatefulProcessor):
     ) -> Iterator[Row]:
         context = self._begin(timerValues)
         at = datetime.fromtimestamp(expiredTimerInfo.getExpiryTimeInMs() / 1000, UTC)
-        for value in self._processor.on_timer(key[0], at, context):
+        for value in self._checked(self._processor.on_timer(key[0], at, context)):
             yield self._row(key[0], value, at, None)
         context.flush()
         self._end()
@@ -270,18 +290,26 @@ class _Adapter(StatefulProcessor):
         for state in self._states:
             state.flush()
 
+    def _checked(self, values: Iterable[Any] | None) -> list[Any]:
+        """The results, if they have the type of results: later, Spark's worker would not know the record."""
+        found = [] if values is None else list(values)
+        pa.array([one.asDict(True) if isinstance(one, Row) else one for one in found], self._result_type)
+        return found
+
     def _row(self, key: Any, value: Any, at: datetime, failure: dict[str, Any] | None) -> Row:
-        row = (key, value, at, None, None, self._position)
+        position = result_position(repr(key).encode(errors="replace"), self._position)
+        row = (key, value, at, None, None, position)
         self._position += 1
         made: Row = self._make_row(*row) if self._is_failing else self._make_row(*row, failure)
         return made
 
 
 def in_order(rows: Iterable[Any]) -> Iterator[Any]:
-    """Records of a partition by offset; those of several partitions merged by the timestamps of their heads."""
-    lanes: dict[tuple[str, int], list[Any]] = {}
+    """Records of a partition by offset, and results of one key by position; several of these are merged by the
+    timestamps of their heads."""
+    lanes: dict[tuple[str, int, int], list[Any]] = {}
     for row in rows:
-        lanes.setdefault((row.topic or "", row.partition or 0), []).append(row)
+        lanes.setdefault((row.topic or "", row.partition or 0, (row.offset or 0) >> LANE_SHIFT), []).append(row)
     heads = []
     for lane, records in lanes.items():
         records.sort(key=lambda row: row.offset, reverse=True)
@@ -302,11 +330,18 @@ def _declared(processor: Processor) -> dict[str, Value[Any] | List[Any] | Map[An
     return {name: value for owner in owners for name, value in vars(owner).items() if isinstance(value, _STATES)}
 
 
+def _kind_of_state(name: str, text: str) -> DataType:
+    try:
+        return DataType.fromDDL(text)
+    except ParseException as error:
+        raise StreamError(f"state {name!r} has the type {text!r}, which Spark does not know: {error}") from None
+
+
 def _failure(record: Any, error: Exception) -> dict[str, Any]:
     return {
         "exception": type(error).__qualname__,
-        "message": str(error),
-        "stack": "".join(traceback.format_exception(error)),
+        "message": printable(str(error)),
+        "stack": printable("".join(traceback.format_exception(error))),
         "topic": record.topic,
         "partition": record.partition,
         "offset": record.offset,

@@ -9,7 +9,7 @@ import base64
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from functools import cached_property
 from typing import Any, cast
@@ -29,7 +29,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from ottla.spark.streams.plain_values import Writer, binary_of, writer_of
+from ottla.spark.streams.typed_values import TEXT, Fitter, fitter_of
 from ottla.spark.streams.values import ONLY
 
 Reader = Callable[[Any], Any]
@@ -58,20 +58,35 @@ class PythonValues:
         """Raises `TypeError` or `ValueError`, which name the field, if the value does not have the type."""
         if value is None:
             return None
+        fitting = self._fit(value)
         if isinstance(self.kind, BinaryType):
-            return binary_of(value, self.kind)
-        plain = self._write(value)
+            return cast(bytes, fitting)
         if isinstance(self.kind, StringType):
-            return cast(str, plain).encode()
-        return json.dumps({ONLY: plain}, ensure_ascii=False, separators=(",", ":")).encode()
+            return cast(str, fitting).encode()
+        return json.dumps({ONLY: fitting}, default=_plain, ensure_ascii=False, separators=(",", ":")).encode()
 
     @cached_property
     def _read(self) -> Reader:
         return _reader(self.kind)
 
     @cached_property
-    def _write(self) -> Writer:
-        return writer_of(self.kind)
+    def _fit(self) -> Fitter:
+        return fitter_of(self.kind, TEXT)
+
+
+def _plain(value: Decimal | date | bytes) -> str:
+    """As Spark's JSON reader expects it, see `values`."""
+    match value:
+        case Decimal():
+            return str(value)
+        case datetime(tzinfo=None):
+            return value.isoformat(timespec="microseconds")
+        case datetime():
+            return f"{value.astimezone(UTC).replace(tzinfo=None).isoformat(timespec='microseconds')}Z"
+        case date():
+            return value.isoformat()
+        case bytes():
+            return base64.b64encode(value).decode()
 
 
 def _reader(kind: DataType) -> Reader:

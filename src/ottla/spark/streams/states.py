@@ -9,15 +9,18 @@ changes that was not set, and `undo` can rely on it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from copy import copy, deepcopy
 from datetime import date, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar
 
 from ottla.spark.streams.frames import StreamError
+from ottla.spark.streams.typed_values import STATE, Fitter, fitter_of
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle
+    from pyspark.sql.types import DataType
 
 _FIXED: Final = (int, float, str, bytes, Decimal, date, type(None))
 """Types of values that cannot change; a bool is an int, and a datetime a date."""
@@ -38,15 +41,21 @@ class _State:
             raise StreamError(f"ttl must be positive, not {ttl}")
         self.ttl = ttl
         self._stored: Any = None
+        self._fitters: tuple[Fitter, ...] = ()
 
     @property
     def _ttl_ms(self) -> int | None:
         return None if self.ttl is None else max(1, int(self.ttl.total_seconds() * 1000))
 
-    def bound(self, handle: StatefulProcessorHandle, name: str) -> Self:
-        """A copy of the declaration that reads and writes Spark's state with this name."""
+    def types(self) -> tuple[str, ...]:
+        """Of values, and of keys if it has any."""
+        raise NotImplementedError
+
+    def bound(self, handle: StatefulProcessorHandle, name: str, kinds: Sequence[DataType]) -> Self:
+        """A copy of the declaration that reads and writes Spark's state with this name. `kinds` are its `types`."""
         state = copy(self)
         state._stored = state._open(handle, name)
+        state._fitters = tuple(fitter_of(kind, STATE) for kind in kinds)
         state.forget()
         return state
 
@@ -79,6 +88,9 @@ class Value(_State, Generic[T]):
         super().__init__(ttl=ttl)
         self._kind = kind
 
+    def types(self) -> tuple[str, ...]:
+        return (self._kind,)
+
     def _open(self, handle: StatefulProcessorHandle, name: str) -> Any:
         return handle.getValueState(name, f"value {self._kind}", self._ttl_ms)
 
@@ -91,7 +103,7 @@ class Value(_State, Generic[T]):
 
     def set(self, value: T | None) -> None:
         """Replaces the value; None deletes it."""
-        self._now, self._is_known, self._is_changed = _own(value), True, True
+        self._now, self._is_known, self._is_changed = self._fitters[0](value), True, True
 
     def clear(self) -> None:
         """Deletes the value."""
@@ -125,6 +137,9 @@ class List(_State, Generic[T]):
         super().__init__(ttl=ttl)
         self._kind = kind
 
+    def types(self) -> tuple[str, ...]:
+        return (self._kind,)
+
     def _open(self, handle: StatefulProcessorHandle, name: str) -> Any:
         return handle.getListState(name, f"value {self._kind}", self._ttl_ms)
 
@@ -135,11 +150,11 @@ class List(_State, Generic[T]):
         return [_own(item) for item in (*self._base, *self._added)]
 
     def append(self, item: T) -> None:
-        self._added.append(_own(item))
+        self._added.append(self._fitters[0](item))
 
     def set(self, items: list[T]) -> None:
         """Replaces the list."""
-        self._base, self._added, self._is_replaced = (), [_own(item) for item in items], True
+        self._base, self._added, self._is_replaced = (), [self._fitters[0](item) for item in items], True
 
     def clear(self) -> None:
         self.set([])
@@ -178,11 +193,15 @@ class Map(_State, Generic[K, T]):
         self._key_kind = key_kind
         self._kind = kind
 
+    def types(self) -> tuple[str, ...]:
+        return self._kind, self._key_kind
+
     def _open(self, handle: StatefulProcessorHandle, name: str) -> Any:
         return handle.getMapState(name, f"key {self._key_kind}", f"value {self._kind}", self._ttl_ms)
 
     def get(self, key: K) -> T | None:
         """The value of this entry, or None."""
+        key = self._fitters[1](key)
         if key in self._changed:
             return _own(self._changed[key])
         if self._is_cleared:
@@ -194,9 +213,10 @@ class Map(_State, Generic[K, T]):
 
     def set(self, key: K, value: T | None) -> None:
         """Replaces an entry; None deletes it."""
+        key, value = self._fitters[1](key), self._fitters[0](value)
         if self._changed is self._mark[0] and key not in self._before:
             self._before[key] = key in self._changed, self._changed.get(key)
-        self._changed[key] = _own(value)
+        self._changed[key] = value
 
     def remove(self, key: K) -> None:
         self.set(key, None)

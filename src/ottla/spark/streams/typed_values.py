@@ -1,14 +1,18 @@
-"""Python objects as what `json` can write and Spark's JSON reader understands, checked against their Spark type.
+"""Python objects checked against a Spark type, and made into the objects that stand for it.
 
-Spark would report a value of another type only as a malformed record, without the value, and read a field with a
-misspelled name as null. So the types are checked here, where the value and the name of the field are known.
+Spark does not check what Python gives it: a value of another type is stored as null, or read as a malformed record, of
+which the error does not say what it was, and a field with a misspelled name becomes null. So types are checked here,
+where the value and the name of the field are known. Numbers become those of the type: an int is a double if it must be.
+
+The objects are new, so that nothing changes if the given ones do.
 """
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Callable, Mapping
-from datetime import UTC, date, datetime
+from copy import deepcopy
+from dataclasses import dataclass
+from datetime import date, datetime
 from decimal import ROUND_HALF_UP, Context, Decimal
 from numbers import Integral, Real
 from typing import Any, Final
@@ -34,36 +38,47 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-Writer = Callable[[Any], Any]
-"""Raises `TypeError` for another type, and `ValueError` for a value that the type cannot hold."""
+Fitter = Callable[[Any], Any]
+"""Raises `TypeError` for another type, and `ValueError` for a value that the type cannot hold. None stays None."""
 
 _BITS: Final[Mapping[type[DataType], int]] = {ByteType: 8, ShortType: 16, IntegerType: 32, LongType: 64}
 _EXACT: Final = Context(prec=1000)
 
 
-def writer_of(kind: DataType, where: str = "") -> Writer:
+@dataclass(frozen=True)
+class Style:
+    """What the objects are for."""
+
+    has_rows: bool
+    """Structs become rows, otherwise dicts."""
+    is_zoned: bool
+    """Whether timestamps need a time zone. Spark takes one without for local time."""
+
+
+TEXT: Final = Style(has_rows=False, is_zoned=True)
+"""For JSON."""
+STATE: Final = Style(has_rows=True, is_zoned=False)
+"""For Spark's state: what it returns."""
+
+
+def fitter_of(kind: DataType, style: Style, where: str = "") -> Fitter:
     """`where` names the field in errors."""
-    return _unless_null(_writer(kind, where))
+    fit = _fitter(kind, style, where)
+    return lambda value: None if value is None else fit(value)
 
 
-def binary_of(value: Any, kind: DataType, where: str = "") -> bytes:
-    if not isinstance(value, bytes | bytearray):
-        raise _unfit("bytes", kind, where, value)
-    return bytes(value)
-
-
-def _writer(kind: DataType, where: str) -> Writer:
+def _fitter(kind: DataType, style: Style, where: str) -> Fitter:
     match kind:
         case StructType():
-            return _struct_writer(kind, where)
+            return _struct_fitter(kind, style, where)
         case ArrayType():
-            return _array_writer(kind, where)
+            return _array_fitter(kind, style, where)
         case MapType():
-            return _map_writer(kind, where)
+            return _map_fitter(kind, style, where)
         case ByteType() | ShortType() | IntegerType() | LongType():
-            return _integer_writer(kind, where)
+            return _integer_fitter(kind, where)
         case DecimalType():
-            return _decimal_writer(kind, where)
+            return _decimal_fitter(kind, where)
         case BooleanType():
             return lambda value: _checked(value, bool, "a bool", kind, where)
         case DoubleType() | FloatType():
@@ -71,73 +86,75 @@ def _writer(kind: DataType, where: str) -> Writer:
         case StringType():
             return lambda value: _text(value, kind, where)
         case BinaryType():
-            return lambda value: base64.b64encode(binary_of(value, kind, where)).decode()
+            return lambda value: bytes(_checked(value, bytes | bytearray, "bytes", kind, where))
         case DateType():
             return lambda value: _day(_checked(value, date, "a date", kind, where))
         case TimestampType():
-            return lambda value: _instant(value, kind, where)
+            return lambda value: _instant(value, kind, style, where)
         case TimestampNTZType():
             return lambda value: _local_time(value, kind, where)
-    raise TypeError(f"no value of {kind.simpleString()} can be written as JSON")
+    return deepcopy
 
 
-def _struct_writer(kind: StructType, where: str) -> Writer:
-    writers = {field.name: writer_of(field.dataType, _inside(where, field.name)) for field in kind.fields}
+def _struct_fitter(kind: StructType, style: Style, where: str) -> Fitter:
+    fitters = {field.name: fitter_of(field.dataType, style, _inside(where, field.name)) for field in kind.fields}
+    make_row = Row(*fitters)
 
-    def write(value: Any) -> dict[str, Any]:
+    def fit(value: Any) -> Any:
         if isinstance(value, Row):
             value = value.asDict()
         if not isinstance(value, Mapping):
-            raise _unfit("a dict", kind, where, value)
-        unknown = [name for name in value if name not in writers]
+            raise _unfit("a dict or a Row", kind, where, value)
+        unknown = [name for name in value if name not in fitters]
         if unknown:
             raise ValueError(
-                f"{kind.simpleString()}{_at(where)} has no field {unknown[0]!r}; its fields are {', '.join(writers)}"
+                f"{kind.simpleString()}{_at(where)} has no field {unknown[0]!r}; its fields are {', '.join(fitters)}"
             )
-        return {name: write_field(value.get(name)) for name, write_field in writers.items()}
+        fields = {name: fit_field(value.get(name)) for name, fit_field in fitters.items()}
+        return make_row(*fields.values()) if style.has_rows else fields
 
-    return write
+    return fit
 
 
-def _array_writer(kind: ArrayType, where: str) -> Writer:
-    write_element = writer_of(kind.elementType, _inside(where, "element"))
+def _array_fitter(kind: ArrayType, style: Style, where: str) -> Fitter:
+    fit_element = fitter_of(kind.elementType, style, _inside(where, "element"))
 
-    def write(value: Any) -> list[Any]:
-        if not isinstance(value, list | tuple):
+    def fit(value: Any) -> list[Any]:
+        if not isinstance(value, list | tuple) or isinstance(value, Row):
             raise _unfit("a list", kind, where, value)
-        return [write_element(one) for one in value]
+        return [fit_element(one) for one in value]
 
-    return write
+    return fit
 
 
-def _map_writer(kind: MapType, where: str) -> Writer:
-    write_key = _writer(kind.keyType, _inside(where, "key"))
-    write_value = writer_of(kind.valueType, _inside(where, "value"))
+def _map_fitter(kind: MapType, style: Style, where: str) -> Fitter:
+    fit_key = _fitter(kind.keyType, style, _inside(where, "key"))
+    fit_value = fitter_of(kind.valueType, style, _inside(where, "value"))
 
-    def write(value: Any) -> dict[str, Any]:
+    def fit(value: Any) -> dict[Any, Any]:
         if not isinstance(value, Mapping):
             raise _unfit("a dict", kind, where, value)
-        return {write_key(key): write_value(one) for key, one in value.items()}
+        return {fit_key(key): fit_value(one) for key, one in value.items()}
 
-    return write
+    return fit
 
 
-def _integer_writer(kind: DataType, where: str) -> Writer:
+def _integer_fitter(kind: DataType, where: str) -> Fitter:
     limit = 1 << (_BITS[type(kind)] - 1)
 
-    def write(value: Any) -> int:
+    def fit(value: Any) -> int:
         number = int(_number(value, Integral, "an int", kind, where))
         if not -limit <= number < limit:
             raise ValueError(f"{number} is too large for {kind.simpleString()}{_at(where)}")
         return number
 
-    return write
+    return fit
 
 
-def _decimal_writer(kind: DecimalType, where: str) -> Writer:
+def _decimal_fitter(kind: DecimalType, where: str) -> Fitter:
     last_digit = Decimal(1).scaleb(-kind.scale)
 
-    def write(value: Any) -> str:
+    def fit(value: Any) -> Decimal:
         if isinstance(value, float):
             value = repr(value)  # 0.1 is meant to be 0.1
         elif not isinstance(value, Decimal):
@@ -148,9 +165,9 @@ def _decimal_writer(kind: DecimalType, where: str) -> Writer:
         rounded = number.quantize(last_digit, ROUND_HALF_UP, _EXACT)
         if rounded.adjusted() >= kind.precision - kind.scale and rounded:
             raise ValueError(f"{number} is too large for {kind.simpleString()}{_at(where)}")
-        return str(rounded)
+        return rounded
 
-    return write
+    return fit
 
 
 def _text(value: Any, kind: DataType, where: str) -> str:
@@ -162,22 +179,22 @@ def _text(value: Any, kind: DataType, where: str) -> str:
     return text
 
 
-def _day(value: date) -> str:
-    return (value.date() if isinstance(value, datetime) else value).isoformat()
+def _day(value: date) -> date:
+    return value.date() if isinstance(value, datetime) else value
 
 
-def _instant(value: Any, kind: DataType, where: str) -> str:
+def _instant(value: Any, kind: DataType, style: Style, where: str) -> datetime:
     at: datetime = _checked(value, datetime, "a datetime", kind, where)
-    if at.tzinfo is None:
+    if at.tzinfo is None and style.is_zoned:
         raise ValueError(f"a datetime for {kind.simpleString()}{_at(where)} needs a time zone: {at!r}")
-    return f"{at.astimezone(UTC).replace(tzinfo=None).isoformat(timespec='microseconds')}Z"
+    return at
 
 
-def _local_time(value: Any, kind: DataType, where: str) -> str:
+def _local_time(value: Any, kind: DataType, where: str) -> datetime:
     at: datetime = _checked(value, datetime, "a datetime", kind, where)
     if at.tzinfo is not None:
         raise ValueError(f"a datetime for {kind.simpleString()}{_at(where)} must not have a time zone: {at!r}")
-    return at.isoformat(timespec="microseconds")
+    return at
 
 
 def _number(value: Any, kinds: Any, wanted: str, kind: DataType, where: str) -> Any:
@@ -202,7 +219,3 @@ def _at(where: str) -> str:
 
 def _inside(where: str, name: str) -> str:
     return f"{where}.{name}" if where else name
-
-
-def _unless_null(write: Writer) -> Writer:
-    return lambda value: None if value is None else write(value)

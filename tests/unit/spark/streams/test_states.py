@@ -5,8 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from pyspark.sql import Row
+from pyspark.sql.types import ArrayType, DataType, DoubleType, IntegerType, StringType, StructType
 
 from ottla.spark.streams.states import List, Map, Value
+
+NUMBERS = ArrayType(IntegerType())
 
 
 class Stored:
@@ -53,25 +57,25 @@ class Handle:
     getListState = getMapState = getValueState  # noqa: N815
 
 
-def opened(state: Any, name: str) -> Any:
-    return state.bound(Handle(), name)
+def opened(state: Any, name: str, *kinds: DataType) -> Any:
+    return state.bound(Handle(), name, kinds)
 
 
 @pytest.fixture
 def value() -> Value[Any]:
-    found: Value[Any] = opened(Value("ARRAY<INT>"), "value")
+    found: Value[Any] = opened(Value("ARRAY<INT>"), "value", NUMBERS)
     return found
 
 
 @pytest.fixture
 def numbers() -> List[Any]:
-    found: List[Any] = opened(List("ARRAY<INT>"), "list")
+    found: List[Any] = opened(List("ARRAY<INT>"), "list", NUMBERS)
     return found
 
 
 @pytest.fixture
 def counts() -> Map[Any, Any]:
-    found: Map[Any, Any] = opened(Map("STRING", "ARRAY<INT>"), "map")
+    found: Map[Any, Any] = opened(Map("STRING", "ARRAY<INT>"), "map", NUMBERS, StringType())
     return found
 
 
@@ -80,7 +84,7 @@ def test_a_value_that_is_changed_in_place(value: Value[Any]) -> None:
     value.set(given)
     given.append(2)
     value.begin()
-    found = value.get()
+    found: Any = value.get()
     found.append(3)
     assert value.get() == [1]  # not set
     value.set(found)
@@ -137,3 +141,24 @@ def test_a_map(counts: Map[Any, Any]) -> None:
     counts.flush()
     counts.forget()
     assert counts.items() == {"stored": [0], "a": [1], "b": [7]}
+
+
+def test_values_are_those_of_the_type() -> None:
+    """Spark would store an int as a double that is null."""
+    total = opened(Value("DOUBLE"), "value", DoubleType())
+    total.set(3)
+    total.flush()
+    assert isinstance(total._stored.value[0], float)
+    with pytest.raises(TypeError, match="expected a float for double, not str: '3'"):
+        total.set("3")
+    with pytest.raises(TypeError, match="expected an int for int at element, not str"):
+        opened(List("ARRAY<INT>"), "list", NUMBERS).append(["1"])
+
+
+def test_structs_are_rows() -> None:
+    place = StructType().add("city", StringType()).add("number", IntegerType())
+    counts = opened(Map("city STRING, number INT", "DOUBLE"), "map", DoubleType(), place)
+    counts.set({"city": "Brno", "number": 1}, 2)
+    assert counts.get(Row(city="Brno", number=1)) == 2.0
+    counts.flush()
+    assert counts.items() == {Row(city="Brno", number=1): 2.0}
