@@ -133,6 +133,24 @@ def test_a_reset_that_fails_halfway(ottla: Ottla, query: Query, monkeypatch: pyt
     assert (query.records(query.internal), query.records(query.output)) == (0, 0)
 
 
+def test_a_reset_that_fails_between_deletion_and_creation(
+    ottla: Ottla, query: Query, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(*_: object) -> None:
+        raise ClientError("the cluster is away")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(emptying, "_create", fail)
+        ottla(*query.arguments, "--yes", code=1)
+    ottla(*query.arguments, "--yes")
+    assert list(query.place.parent.iterdir()) == []
+    assert (query.records(query.internal), query.records(query.output)) == (0, 0)
+    with Admin(bootstrap_servers=query.broker.bootstrap) as admin:
+        assert len(admin.describe_topics([query.internal])[query.internal].partitions) == 3
+        resource = ConfigResource.topic(query.internal)
+        assert admin.describe_configs([resource])[resource]["segment.ms"].value == "1234567"
+
+
 def test_bad_input(ottla: Ottla, query: Query, tmp_path: Path) -> None:
     assert "no-such-topic" in ottla(*query.arguments, "--internal-topic", "no-such-topic", "--yes", code=1)
     assert f"Topic {query.output} is given twice" in ottla(*query.arguments, "--output-topic", query.output, code=1)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -18,6 +18,8 @@ from ottla.cli.session import CommandError
 
 _ASIDE: Final = ".ottla-reset"
 """What a directory that is being deleted ends with. Its query would not find it any more."""
+
+_TOPICS: Final = "ottla-reset-topics.json"
 
 Seen = frozenset[tuple[str, int]]
 
@@ -71,6 +73,23 @@ def put_aside(place: Path) -> None:
         if aside(place).exists():
             shutil.rmtree(aside(place))
         place.rename(aside(place))
+
+
+def note_topics(place: Path, topics: Mapping[str, Mapping[str, Any]]) -> None:
+    """Keeps what is needed to create topics again, in case the reset is interrupted after they were deleted."""
+    aside(place).mkdir(exist_ok=True)
+    unfinished = aside(place) / f".{_TOPICS}"
+    unfinished.write_text(json.dumps(topics), "utf-8")
+    unfinished.replace(aside(place) / _TOPICS)
+
+
+def noted_topics(place: Path) -> dict[str, dict[str, Any]]:
+    """What an interrupted reset has noted."""
+    try:
+        noted: dict[str, dict[str, Any]] = json.loads((aside(place) / _TOPICS).read_text("utf-8"))
+    except FileNotFoundError:
+        return {}
+    return noted
 
 
 def delete_aside(place: Path) -> None:

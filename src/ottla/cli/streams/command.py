@@ -17,7 +17,7 @@ from ottla.cli.commands import Commands, on_cluster
 from ottla.cli.completion import complete_groups, complete_topics
 from ottla.cli.output import confirm, counted, note, show_rows
 from ottla.cli.session import CommandError, with_admin
-from ottla.cli.streams.checkpoint import aside, checkpoints_at, delete_aside, put_aside
+from ottla.cli.streams.checkpoint import aside, checkpoints_at, delete_aside, note_topics, noted_topics, put_aside
 
 if TYPE_CHECKING:
     from ottla.base.ids import TopicPartition
@@ -99,8 +99,10 @@ def reset(
 
     async def look(admin: AsyncAdmin) -> tuple[list[TopicToEmpty], dict[str, dict[TopicPartition, int]]]:
         from ottla.cli.streams.emptying import look_at
+        from ottla.client.administer import NewTopic
 
-        topics = await look_at(admin, names)
+        deleted = {name: NewTopic(name, **how) for name, how in noted_topics(place).items()}
+        topics = await look_at(admin, names, deleted)
         return topics, {group: await _offsets(admin, group) for group in dict.fromkeys(groups or [])}
 
     topics, offsets = with_admin(context, look)
@@ -123,6 +125,7 @@ def reset(
                 f"the query is running: {what} has changed meanwhile. Stop it first; nothing was changed"
             )
         put_aside(place)
+        note_topics(place, {topic.name: topic.how for topic in topics if topic.is_created_again})
         try:
             if existing := [group for group in offsets if offsets[group]]:
                 await admin.delete_consumer_groups(existing)

@@ -7,9 +7,9 @@ created again, with the same number of partitions, replicas and configs.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ottla.base.error_codes import ErrorCode
 from ottla.base.ids import TopicPartition
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 _ATTEMPTS: Final = 100
 _PAUSE_S: Final = 0.2
+_NONE: Final[Mapping[str, NewTopic]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,14 +32,33 @@ class TopicToEmpty:
     as_new: NewTopic
     is_created_again: bool
 
+    @property
+    def how(self) -> dict[str, Any]:
+        """All but the name of `as_new`, as JSON can hold it."""
+        new = self.as_new
+        return {
+            "partitions": new.partitions,
+            "replication_factor": new.replication_factor,
+            "configs": dict(new.configs),
+        }
 
-async def look_at(admin: AsyncAdmin, names: Sequence[str]) -> list[TopicToEmpty]:
-    """Raises if one does not exist."""
-    from ottla.client.administer import EARLIEST, LATEST, ConfigResource, ConfigSource, NewTopic
+
+async def look_at(
+    admin: AsyncAdmin, names: Sequence[str], deleted: Mapping[str, NewTopic] = _NONE
+) -> list[TopicToEmpty]:
+    """Raises if one does not exist, unless it is one of those that an interrupted reset may have deleted."""
+    from ottla.client.administer import EARLIEST, LATEST, ConfigResource, ConfigSource, NewTopic, SomeRefusedError
 
     if not names:
         return []
-    described = await admin.describe_topics(list(names))
+    try:
+        described = await admin.describe_topics(list(names))
+    except SomeRefusedError as error:
+        missing = {name for name, one in error.errors.items() if one.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+        if not missing or not missing <= deleted.keys():
+            raise
+        gone = [TopicToEmpty(name, 0, deleted[name], is_created_again=True) for name in sorted(missing)]
+        return gone + await look_at(admin, [name for name in names if name not in missing])
     configs = await admin.describe_configs([ConfigResource.topic(name) for name in names])
     partitions = [TopicPartition(name, one.index) for name in names for one in described[name].partitions]
     first = await admin.list_offsets(dict.fromkeys(partitions, EARLIEST))
@@ -64,12 +84,22 @@ async def empty(admin: AsyncAdmin, topic: TopicToEmpty) -> None:
     from ottla.client.administer import LATEST
 
     if topic.is_created_again:
-        await admin.delete_topics([topic.name])
+        await _delete(admin, topic.name)
         await _create(admin, topic.as_new)
         return
     partitions = [TopicPartition(topic.name, index) for index in range(topic.as_new.partitions or 0)]
     end = await admin.list_offsets(dict.fromkeys(partitions, LATEST))
     await admin.delete_records({one: end[one].offset or 0 for one in partitions})
+
+
+async def _delete(admin: AsyncAdmin, name: str) -> None:
+    from ottla.client.administer import SomeRefusedError
+
+    try:
+        await admin.delete_topics([name])
+    except SomeRefusedError as error:
+        if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            raise
 
 
 async def _create(admin: AsyncAdmin, topic: NewTopic) -> None:
