@@ -23,6 +23,11 @@ _MADE_LATER: Final = (
 _FOR_ALL: Final = ("magic 3", "codec 5")
 """Damages for which Kafka refuses the whole request."""
 _NO_PARTITION: Final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
+_REFUSED_SINCE: Final[dict[object, str]] = {
+    ErrorCode.MESSAGE_TOO_LARGE: "max.message.bytes",
+    ErrorCode.INVALID_RECORD: "cleanup.policy",
+}
+"""The config that a refusal may be due to."""
 _NAMELESS: Final = ("payload", "record attributes", "codec 5", "offset deltas", "trailing")
 """Damages that Kafka does not expect."""
 
@@ -97,8 +102,8 @@ def _is_before_news_of_config(found: Difference) -> bool:
     if found.peer != "3.9.1":
         return False
     if found.field == _ERROR:
-        is_small = (found.ours, found.theirs) == (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.NONE)
-        return is_small and _has_changed(found, "max.message.bytes")
+        changed = _REFUSED_SINCE.get(found.ours)
+        return found.theirs == ErrorCode.NONE and changed is not None and _has_changed(found, changed)
     return found.field == f"{_PARTITION}/log_append_time_ms" and _has_changed(found, "message.timestamp.type")
 
 
