@@ -198,7 +198,15 @@ class Positions:
         """Asks a new leader whether it has the records that were read from the previous one."""
         connection = await self._cluster.connection(leader_id)
         served = connection.served.get(OffsetForLeaderEpochRequest.api_key)
-        asked = {state.partition: (state, state.generation, state.fetched) for state in states}
+        # Only now: while the leader was away, the user may have sought an offset whose epoch is not known. A leader
+        # answers that as if it had lost everything.
+        asked = {
+            state.partition: (state, state.generation, state.fetched)
+            for state in states
+            if state.fetched is not None and state.fetched.leader_epoch != NO_EPOCH
+        }
+        if not asked:
+            return
         epochs = {partition: self._leader_epoch(partition) for partition in asked}
         if served is None or served.high < _EPOCHS_SINCE:
             for partition, (state, _, _) in asked.items():
@@ -211,7 +219,7 @@ class Positions:
                 OffsetForLeaderEpochPartition(
                     partition=partition.partition,
                     current_leader_epoch=epochs[partition],
-                    leader_epoch=NO_EPOCH if fetched is None else fetched.leader_epoch,
+                    leader_epoch=fetched.leader_epoch,
                 )
             )
         request = OffsetForLeaderEpochRequest(replica_id=_CONSUMER, topics=list(topics.values()))
@@ -221,7 +229,7 @@ class Positions:
             for one in found.partitions:
                 partition = TopicPartition(found.topic, one.partition)
                 state, generation, fetched = asked[partition]
-                if state.generation != generation or fetched is None:
+                if state.generation != generation:
                     continue
                 if one.error_code:
                     self._cluster.distrust(partition.topic)

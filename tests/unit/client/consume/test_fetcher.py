@@ -12,6 +12,7 @@ import pytest
 from ottla.base.error_codes import ErrorCode
 from ottla.base.ids import TopicPartition, Uuid, random_uuid
 from ottla.client.consume import AsyncConsumer, ConsumerRecord
+from ottla.client.consume.positions import Positions
 from ottla.client.errors import (
     ClientError,
     CorruptRecordError,
@@ -504,6 +505,29 @@ def test_a_leader_that_lost_what_was_read_is_noticed(reset: str) -> None:
                     await consumer.poll(5)
             else:
                 assert [record.offset for record in await consumer.poll(5)] == [3, 4, 5, 6]
+
+    run(scenario)
+
+
+def test_an_offset_that_is_sought_before_a_new_leader_is_asked_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its epoch is not known, so there is nothing to compare. With auto.offset.reset=latest, records would be lost."""
+
+    async def scenario() -> None:
+        partition = Partition([batch(0, 5, leader_epoch=0)], end=5, epoch_ends={0: (0, 5)})
+        log = ScriptedLog(partition)
+        async with log.broker() as broker, AsyncConsumer(config_for(broker)) as consumer:
+            validate = Positions.validate
+
+            async def sought_meanwhile(positions: Positions, leader_id: int, states: list[ConsumedPartition]) -> None:
+                consumer.seek(EVENTS, 3)
+                await validate(positions, leader_id, states)
+
+            monkeypatch.setattr(Positions, "validate", sought_meanwhile)
+            consumer.assign([EVENTS])
+            assert len(await consumer.poll(5)) == 5
+            broker.leader_epoch = 1
+            log.changed()
+            assert [record.offset for record in await read(consumer, 2)] == [3, 4]
 
     run(scenario)
 
