@@ -166,9 +166,15 @@ def _pairs(row: Any) -> Any:
 
 
 def pieces(
-    config: ProducerConfig, topic: str, columns: Columns, partitioner: TopicPartitioner, partition: int | None
+    config: ProducerConfig,
+    topic: str,
+    columns: Columns,
+    partitioner: TopicPartitioner,
+    partition: int | None,
+    stick: Callable[[], int],
 ) -> Iterator[list[EncodedBatch]]:
-    """Yields batches, a few at a time, created on demand. A given partition applies to all rows."""
+    """Yields batches, a few at a time, created on demand. A given partition applies to all rows. Rows of a partition
+    keep their order: `stick` returns the partition for the rows of a piece that have neither key nor partition."""
     count = partitioner.partition_count
     if partition is not None and not 0 <= partition < count:
         raise UnknownPartitionError(f"topic {topic!r} has partitions 0 to {count - 1}, not {partition}")
@@ -182,6 +188,11 @@ def pieces(
         if partitions is None:
             yield [EncodedBatch(partition, *one) for one in encode(piece)]
         else:
+            is_left_open = partitions == _NULL
+            if is_left_open.any() and not is_left_open.all():
+                # Chosen now, and not when a batch is put into its queue: the partition may have other rows, too, and
+                # batches of their own would not keep the order among both.
+                partitions = np.where(is_left_open, np.int32(stick()), partitions)
             yield list(_by_partition(piece, partitions, encode))
 
 

@@ -280,7 +280,13 @@ class ProducerCore:
 
         if partition is not None:
             partition = whole_number("partition", partition)
-        return pieces(self.config, info.name, columns, self.accumulator.topic(info).partitioner, partition)
+        partitioner = self.accumulator.topic(info).partitioner
+
+        def stick() -> int:
+            with self.accumulator.lock:
+                return partitioner.stick()
+
+        return pieces(self.config, info.name, columns, partitioner, partition, stick)
 
     def offer_batch(self, info: TopicInfo, batch: EncodedBatch) -> Batch | None:
         """Puts the batch into its queue; returns None if there is no room."""

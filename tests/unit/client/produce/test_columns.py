@@ -26,9 +26,10 @@ from unit.client.produce.test_partitioners import partitioner
 def batches_of(
     data: Any, partitions: int = 3, partition: int | None = None, **changes: object
 ) -> list[tuple[int | None, list[Record]]]:
-    """Where the rows go, and what they are there."""
+    """Where the rows go, and what they are there. Records without a key stick to the last partition."""
     chosen: Any = {name: value for name, value in changes.items() if name.startswith("partitioner")}
-    made = pieces(config(**changes), "events", columns_of("events", data), partitioner(partitions, **chosen), partition)
+    columns, choosing = columns_of("events", data), partitioner(partitions, **chosen)
+    made = pieces(config(**changes), "events", columns, choosing, partition, lambda: partitions - 1)
     return [(one.partition, decode_batch(one.encoded)) for some in made for one in some]
 
 
@@ -99,7 +100,16 @@ def test_keys_decide_and_rows_of_a_key_stay_in_order() -> None:
             assert numbers == sorted(numbers)
             for record in some:
                 assert record.key == expected[record.value or b""]
-                assert partition == (None if record.key is None else partition_of_key(record.key, 3))
+                assert partition == (2 if record.key is None else partition_of_key(record.key, 3))
+        assert len({partition for partition, _ in there}) == len(there)
+
+
+def test_rows_without_a_key_keep_their_place_among_others() -> None:
+    keys, partitions = [b"k", None, b"k", None], [0, None, None, 0]
+    for data in ({"key": keys}, {"partition": partitions}, {"key": keys, "partition": partitions}):
+        (one,) = batches_of({"value": [b"0", b"1", b"2", b"3"], **data}, partitions=1)
+        assert (one[0], [record.value for record in one[1]]) == (0, [b"0", b"1", b"2", b"3"])
+    assert [partition for partition, _ in batches_of({"value": [b"0", b"1"], "key": [None, None]})] == [None]
 
 
 def test_partitions_of_rows_and_partitioners_decide() -> None:
@@ -107,18 +117,18 @@ def test_partitions_of_rows_and_partitioners_decide() -> None:
     for column in (partitions, pa.array(partitions, pa.int32()), pa.array(partitions, pa.int64())):
         given = batches_of({"value": [b"a", b"b", b"c", b"d"], "partition": column})
         assert [(partition, [one.value for one in some]) for partition, some in given] == [
-            (None, [b"c"]),
             (0, [b"b"]),
-            (2, [b"a", b"d"]),
+            (2, [b"a", b"c", b"d"]),
         ]
-    by_key = partition_of_key(b"k", 3)
+    by_key = partition_of_key(b"k", 4)
     left_open = batches_of(
-        {"value": [b"a", b"b", b"c"], "key": [b"k", b"k", None], "partition": [(by_key + 1) % 3, None, None]}
+        {"value": [b"a", b"b", b"c"], "key": [b"k", b"k", None], "partition": [(by_key + 1) % 4, None, None]},
+        partitions=4,
     )
-    assert {(partition, *(one.value for one in some)) for partition, some in left_open} == {
-        ((by_key + 1) % 3, b"a"),
+    assert {(partition, one.value) for partition, some in left_open for one in some} == {
+        ((by_key + 1) % 4, b"a"),
         (by_key, b"b"),
-        (None, b"c"),
+        (3, b"c"),
     }
     own = batches_of({"value": ["", "x", "yz", "x"]}, partitioner=lambda _t, _k, value, count: len(value) % count)
     assert [(partition, len(some)) for partition, some in own] == [(0, 1), (1, 2), (2, 1)]
