@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.errors import PythonException
+from pyspark.errors import PySparkException, PythonException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import DateType, StructType
+from pyspark.sql import functions as F
+from pyspark.sql.types import ArrayType, DateType, LongType, MapType, StringType, StructType
 
 from ottla.client.serializers import AvroSerializer, SingleObjectFraming
-from ottla.spark import decode_avro, decode_json, encode_avro, encode_json
+from ottla.spark import dead_letters, decode_avro, decode_json, encode_avro, encode_json
 
 ORDER = "id BIGINT NOT NULL, item STRING, price DOUBLE, at TIMESTAMP, place STRUCT<city: STRING NOT NULL, zip: INT>"
 
@@ -228,3 +229,79 @@ def test_what_cannot_be_decoded_is_said_before_anything_runs(spark: SparkSession
         decode_avro(frame, {"type": "record", "name": "U", "fields": [{"name": "u", "type": ["string", "int"]}]})
     with pytest.raises(ValueError, match="unknown column 'coutn': did you mean 'count'"):
         encode_json(spark.createDataFrame([(1,)], "count INT"), "coutn")
+
+
+# Required fields and items.
+
+
+def test_json_lacks_what_is_required_within_arrays_and_maps(spark: SparkSession) -> None:
+    line = StructType().add("sku", StringType(), nullable=False).add("tags", ArrayType(StringType(), False))
+    wanted = (
+        StructType()
+        .add("lines", ArrayType(line))
+        .add("counts", MapType(StringType(), ArrayType(StructType().add("n", LongType(), nullable=False)), False))
+    )
+    frame = records(
+        spark,
+        b"{}",
+        b'{"lines": null, "counts": null}',
+        b'{"lines": [], "counts": {}}',
+        b'{"lines": [null, {"sku": "a", "tags": ["x"]}], "counts": {"a": [null, {"n": 1}], "b": []}}',
+        b'{"lines": [{"sku": "a"}, {"tags": []}]}',
+        b'{"lines": [{"sku": "a", "tags": ["x", null]}]}',
+        b'{"counts": {"a": [{"n": 1}], "b": null}}',
+        b'{"counts": {"a": [{"n": null}]}}',
+    )
+    good, bad = decode_json(frame, wanted)
+    assert by_offset(good, "value").keys() == {0, 1, 2, 3}
+    assert by_offset(bad, "error") == {
+        4: "lines[1].sku: is missing, but the schema requires it",
+        5: "lines[0].tags[1]: is null, but the schema requires a value",
+        6: "counts.b: is null, but the schema requires a value",
+        7: "counts.a[0].n: is missing, but the schema requires it",
+    }
+
+
+# What becomes of bad records.
+
+
+def test_bad_records_stop_the_query_if_told_so(spark: SparkSession) -> None:
+    frame = records(spark, b'{"id": 1}', None, b'{"id": "two"}')
+    good, bad = decode_json(frame, "id BIGINT", on_error="fail")
+    assert [row.value and row.value.id for row in good.where("offset < 2").orderBy("offset").collect()] == [1, None]
+    assert (bad.columns, bad.count()) == ([*frame.columns, "error"], 0)
+    words = "a record cannot be decoded at offset 2 of partition 0 of topic orders: "
+    assert f'{words}no JSON for struct<id:bigint>: {{"id": "two"}}' in failure(good)
+    good, _ = decode_avro(frame.where("offset = 2").drop("partition"), AVRO_ORDER, on_error="fail")
+    assert "a record cannot be decoded at offset 2 of topic orders: " in failure(good)
+    with pytest.raises(ValueError, match="on_error must be 'set_aside' or 'fail', not 'drop'"):
+        decode_json(frame, "id BIGINT", on_error="drop")  # type: ignore[arg-type]
+
+
+def failure(frame: DataFrame) -> str:
+    with pytest.raises(PySparkException) as raised:
+        frame.collect()
+    return str(raised.value)
+
+
+def test_bad_records_are_dead_letters(spark: SparkSession) -> None:
+    kind = "array<struct<key: string, value: binary>>"
+    frame = (
+        records(spark, b'{"id": 1}', b"{").withColumn("key", F.lit(b"k")).withColumn("headers", F.lit(None).cast(kind))
+    )
+    (letter,) = dead_letters(decode_json(frame, "id BIGINT").bad, "dead").collect()
+    assert (bytes(letter.key), bytes(letter.value), letter.topic) == (b"k", b"{", "dead")
+    expected = {"exception": "DecodeError", "topic": "orders", "partition": "0", "offset": "1"}
+    headers = {one.key.removeprefix("__streams.errors."): bytes(one.value).decode() for one in letter.headers}
+    assert headers.pop("message").startswith("not JSON: ")
+    assert headers == expected
+    own = F.array(F.struct(F.lit("mine").alias("key"), F.lit(b"1").alias("value")))
+    (letter,) = dead_letters(decode_json(frame.withColumn("headers", own), "id BIGINT").bad, "dead").collect()
+    assert (letter.headers[0].key, len(letter.headers)) == ("mine", 6)
+    assert dead_letters(decode_json(frame.select("value"), "id BIGINT").bad, "dead").columns == [
+        "value",
+        "topic",
+        "headers",
+    ]
+    with pytest.raises(ValueError, match="unknown column 'error'"):
+        dead_letters(frame, "dead")

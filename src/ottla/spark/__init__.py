@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from ottla.spark.codecs.json_columns import encode_json as encode_json
     from ottla.spark.codecs.sides import Decoded as Decoded
     from ottla.spark.environment import SparkUnavailableError as SparkUnavailableError
+    from ottla.spark.failed_records import dead_letters as dead_letters
     from ottla.spark.sessions import session as session
     from ottla.spark.sink import WriteResult as WriteResult
     from ottla.spark.sink import write as write
@@ -25,6 +26,7 @@ _PLACES = {
     "Decoded": "ottla.spark.codecs.sides",
     "SparkUnavailableError": "ottla.spark.environment",
     "WriteResult": "ottla.spark.sink",
+    "dead_letters": "ottla.spark.failed_records",
     "decode_avro": "ottla.spark.codecs.avro_columns",
     "decode_json": "ottla.spark.codecs.json_columns",
     "encode_avro": "ottla.spark.codecs.avro_columns",
@@ -38,6 +40,7 @@ __all__ = [
     "Decoded",
     "SparkUnavailableError",
     "WriteResult",
+    "dead_letters",
     "decode_avro",
     "decode_json",
     "encode_avro",

@@ -34,6 +34,7 @@ SCHEMA = (
     .add("must", StringType(), nullable=False)
     .add("list", ArrayType(StructType().add("deep", LongType())))
     .add("map", MapType(StringType(), DecimalType(10, 2)))
+    .add("full", ArrayType(MapType(StringType(), IntegerType(), valueContainsNull=False), containsNull=False))
 )
 
 
@@ -55,6 +56,8 @@ SCHEMA = (
         (b'{"must": "", "list": {}}', "list: {} is not an array"),
         (b'{"must": "", "list": [null, {"deep": 1}, {"deep": "x"}]}', 'list[2].deep: "x" is not bigint'),
         (b'{"must": "", "map": {"a": 1, "b": []}}', "map.b: [] is not decimal(10,2)"),
+        (b'{"must": "", "list": [null], "full": [{}, null]}', "full[1]: is null, but the schema requires a value"),
+        (b'{"must": "", "full": [{"a": null}]}', "full[0].a: is null, but the schema requires a value"),
         (b'{"must": "", "list": "' + b"y" * 99 + b'"}', 'list: "' + "y" * 39 + "… is not an array"),
         (b"[" * 200_000, "JSON is nested too deeply"),
     ],

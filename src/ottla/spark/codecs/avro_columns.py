@@ -12,7 +12,17 @@ from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
 from ottla.client.serializers import AvroDeserializer, AvroSchema, AvroSerializer
 from ottla.spark.codecs.avro_types import has_uuids, spark_type, without_uuids
-from ottla.spark.codecs.sides import ERROR, Decoded, batchwise, check_bytes_column, with_packed
+from ottla.spark.codecs.sides import (
+    ERROR,
+    Decoded,
+    OnError,
+    batchwise,
+    check_bytes_column,
+    check_on_error,
+    empty_bad,
+    raised,
+    with_packed,
+)
 
 if TYPE_CHECKING:
     from ottla.client.serializers import AvroFraming
@@ -29,6 +39,7 @@ def decode_avro(
     reader_schema: SchemaSource | None = None,
     framing: AvroFraming | None = None,
     column: str = "value",
+    on_error: OnError = "set_aside",
 ) -> Decoded:
     """Decodes the Avro objects in a column, in its place; also returns the rows that cannot be read.
 
@@ -36,8 +47,11 @@ def decode_avro(
     of evolution. With a `framing` the bytes name the schema that wrote them, and `schema` is the schema of the result.
     A schema is a dict, JSON text, or a `pathlib.Path`. A record becomes a struct. Works with streams.
 
+    With `on_error="fail"`, a bad row stops the query with an error that names the record, and `bad` is empty.
+
     Raises `ValueError` for an invalid schema, or one that Spark has no type for.
     """
+    check_on_error(on_error)
     check_bytes_column(frame, column)
     if framing is not None and reader_schema is not None:
         raise ValueError(
@@ -56,6 +70,9 @@ def decode_avro(
     udf = batchwise(decode, result).asNondeterministic()
     both = frame.withColumn(_BOTH, udf(F.col(column).cast("binary"), topic))
     is_bad = F.col(f"{_BOTH}.{ERROR}").isNotNull()
+    if on_error == "fail":
+        checked = F.when(is_bad, raised(frame, F.col(f"{_BOTH}.{ERROR}"))).otherwise(F.col(f"{_BOTH}.{_DECODED}"))
+        return Decoded(both.withColumn(column, checked).drop(_BOTH), empty_bad(frame))
     good = both.where(~is_bad).withColumn(column, F.col(f"{_BOTH}.{_DECODED}")).drop(_BOTH)
     bad = both.where(is_bad).withColumn(ERROR, F.col(f"{_BOTH}.{ERROR}")).drop(_BOTH)
     return Decoded(good, bad)

@@ -50,15 +50,21 @@ def _misfit(found: Any, wanted: DataType, path: str) -> str | None:
             if not isinstance(found, list):
                 return _told(found, "an array", path)
             places = ((item, wanted.elementType, f"{path}[{index}]") for index, item in enumerate(found))
+            may_be_null = wanted.containsNull
         case MapType():
             if not isinstance(found, dict):
                 return _told(found, "an object", path)
             places = ((item, wanted.valueType, _joined(path, key)) for key, item in found.items())
+            may_be_null = wanted.valueContainsNull
         case _:
             return _misfit_of_scalar(found, wanted, path)
-    return next(
-        (told for item, kind, place in places if item is not None and (told := _misfit(item, kind, place))), None
-    )
+    for item, kind, place in places:
+        if item is None:
+            if not may_be_null:
+                return f"{place}: is null, but the schema requires a value"
+        elif told := _misfit(item, kind, place):
+            return told
+    return None
 
 
 def _misfit_of_struct(found: Any, wanted: StructType, path: str) -> str | None:

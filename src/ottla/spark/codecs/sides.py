@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, get_args
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.functions import arrow_udf
 from pyspark.sql.types import BinaryType, DataType, StringType, StructType
 
 if TYPE_CHECKING:
     from pyspark.sql._typing import UserDefinedFunctionLike
+
+OnError = Literal["set_aside", "fail"]
 
 ERROR: Final = "error"
 """The column of bad rows that contains the reason."""
@@ -26,6 +28,25 @@ class Decoded(NamedTuple):
     """With the decoded values in place of the bytes; all other columns are unchanged. A null stays null."""
     bad: DataFrame
     """All columns unchanged, including the bytes, and `error`."""
+
+
+def check_on_error(on_error: OnError) -> None:
+    if on_error not in get_args(OnError):
+        raise ValueError(f"on_error must be 'set_aside' or 'fail', not {on_error!r}")
+
+
+def raised(frame: DataFrame, why: Column) -> Column:
+    """An expression that stops the query, and says which record it was, as far as the frame has its position."""
+    place: list[Column] = []
+    for words, name in (("at offset ", "offset"), (" of partition ", "partition"), (" of topic ", "topic")):
+        if name in frame.columns:
+            place += [F.lit(words), F.coalesce(F.col(name).cast("string"), F.lit("unknown"))]
+    return F.raise_error(F.concat(F.lit("a record cannot be decoded "), *place, F.lit(": "), why))
+
+
+def empty_bad(frame: DataFrame) -> DataFrame:
+    """The bad rows where there cannot be any."""
+    return frame.where(F.lit(False)).withColumn(ERROR, F.lit(None).cast("string"))
 
 
 def check_bytes_column(frame: DataFrame, column: str) -> None:

@@ -12,14 +12,16 @@ from pyspark.sql import functions as F
 from ottla.base.errors import OttlaError
 from ottla.spark.codecs.avro_columns import decode_avro, encode_avro
 from ottla.spark.codecs.json_columns import decode_json, encode_json
+from ottla.spark.failed_records import dead_letters
 from ottla.spark.pipelines.causes import root_cause
-from ottla.spark.pipelines.yaml_spec import DROP, ONCE, PipelineSpec, SinkSpec, SourceSpec
+from ottla.spark.pipelines.yaml_spec import DROP, FAIL, ONCE, PipelineSpec, SinkSpec, SourceSpec
 from ottla.spark.updates import write_stream
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+    from ottla.spark.codecs.sides import OnError
     from ottla.spark.pipelines.yaml_document import Value
 
 _VALUE: Final = "value"
@@ -32,7 +34,7 @@ def build(spec: PipelineSpec, spark: SparkSession) -> dict[str, DataStreamWriter
         with _told_at(source.place):
             frame, bad = _source(source, spark)
             frame.createOrReplaceTempView(source.name)
-        if bad is not None and source.bad != DROP:
+        if bad is not None and source.bad not in (DROP, FAIL):
             _send_bad(source, bad, writers)
     for transform in spec.transforms:
         with _told_at(transform.place):
@@ -64,11 +66,12 @@ def _source(source: SourceSpec, spark: SparkSession) -> tuple[DataFrame, DataFra
         reader = reader.schema(source.schema)
     frame = reader.load(source.path) if source.path is not None else reader.load()
     bad: DataFrame | None = None
+    on_error: OnError = "fail" if source.bad == FAIL else "set_aside"
     if source.json is not None:
-        good, bad = decode_json(frame, source.json)
+        good, bad = decode_json(frame, source.json, on_error=on_error)
         frame = _flat(good)
     elif source.avro is not None:
-        good, bad = decode_avro(frame, source.avro)
+        good, bad = decode_avro(frame, source.avro, on_error=on_error)
         frame = _flat(good)
     if source.watermark is not None:
         frame = frame.withWatermark(source.watermark.column, source.watermark.delay)
@@ -82,21 +85,20 @@ def _flat(good: DataFrame) -> DataFrame:
 
 
 def _send_bad(source: SourceSpec, bad: DataFrame, writers: dict[str, DataStreamWriter]) -> None:
-    """Writes rows that cannot be read, unchanged, with the reason and their position in headers."""
-    place = F.concat_ws("-", F.col("topic"), F.col("partition")), F.col("offset").cast("string")
-    headers = F.array(
-        *(
-            F.struct(F.lit(name).alias("key"), value.cast("binary").alias("value"))
-            for name, value in [("error", F.col("error")), ("partition", place[0]), ("offset", place[1])]
-        )
-    )
-    rows = bad.select("key", "value", headers.alias("headers"))
-    options = {"kafka.bootstrap.servers": source.options["kafka.bootstrap.servers"], "topic": source.bad or ""}
+    """Writes rows that cannot be read as dead letters."""
+    rows = dead_letters(bad, source.bad or "")
+    options = bad_options(source)
     with _told_at(source.place):
         if rows.isStreaming:
             writers[f"{source.name}-bad"] = rows.writeStream.format("ottla").options(**options)
         else:
             rows.write.format("ottla").options(**options).mode("append").save()
+
+
+def bad_options(source: SourceSpec) -> dict[str, str]:
+    """The options of the writer of bad records: the client configs of the source. What it needs to reach the cluster,
+    its writer needs, too; and `kafka.max.request.size`, if records are large. The sink ignores those of consumers."""
+    return {name: text for name, text in source.options.items() if name.lower().startswith("kafka.")}
 
 
 def _encoded(frame: DataFrame, sink: SinkSpec) -> DataFrame:

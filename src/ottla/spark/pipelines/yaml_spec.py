@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -13,6 +13,7 @@ from ottla.spark.pipelines.yaml_document import Section, Value, load
 
 DEFAULT_BOOTSTRAP: Final = "localhost:9092"
 DROP: Final = "drop"
+FAIL: Final = "fail"
 ONCE: Final = "once"
 
 _KEYS: Final = ("name", "bootstrap", "sources", "transforms", "sinks")
@@ -58,7 +59,7 @@ class SourceSpec:
     json: str | None = None
     avro: Path | None = None
     bad: str | None = None
-    """The topic for rows that cannot be read; `drop` to discard them."""
+    """The topic for rows that cannot be read; `drop` discards them, and `fail` stops the query."""
     watermark: Watermark | None = None
 
 
@@ -115,7 +116,11 @@ def read_spec(file: Path, bootstrap: str | None = None) -> PipelineSpec:
         if transform.name in views:
             raise transform.place.error("a source already has this name")
     views += [transform.name for transform in transforms]
-    sinks = tuple(_sink(name, value, address, views) for name, value in _named(top, "sinks"))
+    # Spark ignores the case of views, and some file systems that of checkpoint directories.
+    _refuse_alike([(one.name, one.place) for one in sources] + [(one.name, one.place) for one in transforms])
+    found = _named(top, "sinks")
+    _refuse_alike(found)
+    sinks = tuple(_sink(name, value, address, views) for name, value in found)
     return PipelineSpec(title, sources, transforms, sinks)
 
 
@@ -130,6 +135,15 @@ def _named(top: Section, key: str) -> list[tuple[str, Value]]:
         if not _NAME.fullmatch(name):
             raise inner.error("a name must consist of letters, digits and _, so that it can be used in SQL")
     return found
+
+
+def _refuse_alike(named: Sequence[tuple[str, Value]]) -> None:
+    """Refuses names that differ only in case."""
+    seen: dict[str, str] = {}
+    for name, place in named:
+        other = seen.setdefault(name.casefold(), name)
+        if other != name:
+            raise place.error(f"differs from {other} only in case, which Spark ignores: use another name")
 
 
 def _source(title: str, name: str, value: Value, bootstrap: str) -> SourceSpec:
@@ -168,7 +182,7 @@ def _bad(keys: Section) -> str | None:
     if len(decoded) > 1:
         raise keys.value.error("only one of json and avro can be given")
     if decoded and "bad" not in keys:
-        raise keys.value.error(f"bad is missing: set it to a topic for bad records, or to `{DROP}`")
+        raise keys.value.error(f"bad is missing: set it to a topic for bad records, to `{DROP}`, or to `{FAIL}`")
     bad = keys.get("bad")
     if bad is not None and not decoded:
         raise bad.error("bad needs json or avro")

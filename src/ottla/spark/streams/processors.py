@@ -28,6 +28,7 @@ from pyspark.sql.streaming.stateful_processor import (
 from pyspark.sql.types import DataType, StructField, StructType
 
 from ottla.base.errors import OttlaError
+from ottla.spark.failed_records import error_headers
 from ottla.spark.streams.cores.changes import LANE_SHIFT, result_position
 from ottla.spark.streams.frames import COLUMNS, KEY, VALUE, StreamError, check_frame
 from ottla.spark.streams.stateful import printable, transform_with_state
@@ -48,9 +49,15 @@ _FAILURE_TYPE: Final = (
 )
 _MODES: Final = {"none": "None", "event": "EventTime", "processing": "ProcessingTime"}
 _STATES: Final = (Value, List, Map)
-_HEADERS: Final = ("exception", "message", "stack", "topic", "partition", "offset")
-_HEADER_NAMES: Final = {"stack": "stacktrace"}
-"""The names of KIP-1034, which Kafka Streams writes: `__streams.errors.` and these."""
+_HEADERS: Final = {
+    "exception": "exception",
+    "message": "message",
+    "stacktrace": "stack",
+    "topic": "topic",
+    "partition": "partition",
+    "offset": "offset",
+}
+"""The fields of a failure by the names of their headers."""
 
 
 class ProcessError(OttlaError):
@@ -188,15 +195,7 @@ def to_topics(processed: DataFrame, results: str, dead_letters: str) -> DataFram
     def original(name: str) -> Any:
         return F.when(failed, F.col(f"{FAILURE}.{name}")).otherwise(F.col(name).cast("binary")).alias(name)
 
-    headers = F.array(
-        *[
-            F.struct(
-                F.lit(f"__streams.errors.{_HEADER_NAMES.get(name, name)}").alias("key"),
-                F.col(f"{FAILURE}.{name}").cast("string").cast("binary").alias("value"),
-            )
-            for name in _HEADERS
-        ]
-    )
+    headers = error_headers({name: F.col(f"{FAILURE}.{field}") for name, field in _HEADERS.items()})
     return processed.select(
         original(KEY),
         original(VALUE),

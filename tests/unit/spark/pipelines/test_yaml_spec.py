@@ -109,7 +109,7 @@ def test_the_example_is_right(tmp_path: Path) -> None:
         (
             "    bad: bad-orders\n",
             "",
-            ":3: sources.orders: bad is missing: set it to a topic for bad records, or to `drop`",
+            ":3: sources.orders: bad is missing: set it to a topic for bad records, to `drop`, or to",
         ),
         ("    json: id BIGINT\n", "", ":5: sources.orders.bad: bad needs json or avro"),
         ("json: id BIGINT", "json: a INT\n    avro: x.avsc", ":6: sources.orders.avro: the file"),
@@ -126,6 +126,13 @@ def test_the_example_is_right(tmp_path: Path) -> None:
         ),
         ("bad: bad-orders", "stream: yep\n    bad: x", ":6: sources.orders.stream: must be true or false, not"),
         ("  totals: |\n    SELECT 1", "  orders: SELECT 1", ":13: transforms.orders: a source already has this name"),
+        (
+            "  totals: |\n    SELECT 1",
+            "  Orders: SELECT 1",
+            ":13: transforms.Orders: differs from orders only in case, which Spark ignores: use another name",
+        ),
+        ("  customers:", "  ORDERS:", ":9: sources.ORDERS: differs from orders only in case"),
+        ("  files:", "  Totals:", ":20: sinks.Totals: differs from totals only in case"),
         (
             "  totals: |\n    SELECT 1",
             "  to-tals: SELECT 1",

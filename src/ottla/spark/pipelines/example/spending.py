@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from ottla.spark import decode_json, encode_json, write_stream
+from ottla.spark import dead_letters, decode_json, encode_json, write_stream
 
 BROKERS = os.environ.get("OTTLA_BOOTSTRAP", "localhost:9092")  # `ottla pipeline run -b host:port` sets it
 ORDER = "id BIGINT NOT NULL, customer STRING NOT NULL, price DOUBLE NOT NULL, at TIMESTAMP NOT NULL"
@@ -36,17 +36,14 @@ def pipeline(spark: SparkSession) -> dict[str, DataStreamWriter]:
         .agg(F.round(F.sum("price"), 2).alias("spent"), F.count("*").alias("orders"))
         .select(F.col("window.start").alias("minute"), "city", "spent", "orders")
     )
-    reason = F.struct(F.lit("error").alias("key"), F.col("error").cast("binary").alias("value"))
     return {
         # A row for each minute and city that changed; `format("ottla")` itself writes what never changes.
         "spending": write_stream(
             encode_json(spending.withColumn("key", F.col("city")), "minute", "city", "spent", "orders"),
             **{"kafka.bootstrap.servers": BROKERS, "topic": "spending"},
         ).outputMode("update"),
-        # As it came. The reason goes along as a header: `ottla consume bad-orders --json` shows it.
-        "bad-orders": bad.withColumn("headers", F.array(reason))
-        .select("key", "value", "headers")
+        # As they came. Headers say why, and where they were: `ottla consume bad-orders --json` shows them.
+        "bad-orders": dead_letters(bad, "bad-orders")
         .writeStream.format("ottla")
-        .option("kafka.bootstrap.servers", BROKERS)
-        .option("topic", "bad-orders"),
+        .option("kafka.bootstrap.servers", BROKERS),
     }
