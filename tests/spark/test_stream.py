@@ -222,7 +222,10 @@ def test_records_that_were_deleted_before_they_were_read(data: TopicData, stream
 
 
 def test_a_topic_that_was_created_again(data: TopicData, stream_of: StreamMaker) -> None:
-    data.send(range(5))
+    """With fewer partitions than before."""
+    data.grow(3)
+    data.send(range(4))
+    data.send([4], partition=2)
     stream = stream_of(subscribe=data.name)
     stream.run()
     data.delete()

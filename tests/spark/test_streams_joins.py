@@ -14,7 +14,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 from ottla.spark.codecs.json_columns import decode_json
-from ottla.spark.streams import StreamError, join_foreign, join_stream_table, join_tables, latest, stream, table
+from ottla.spark.streams import StreamError, count, join_foreign, join_stream_table, join_tables, latest, stream, table
 from support.clients.peers import Peer
 from support.stream_plays import Play, Record, Topics, updated
 
@@ -133,14 +133,14 @@ def test_a_foreign_key(spark: SparkSession, topics: Topics, tmp_path: Path) -> N
         assert found == {key: ((item, who), right.get(who)) for key, (item, who) in orders.items()}
 
 
-def test_a_checkpoint_of_other_types_or_another_join(spark: SparkSession, topics: Topics, tmp_path: Path) -> None:
+def test_a_checkpoint_of_other_types_or_another_operator(spark: SparkSession, topics: Topics, tmp_path: Path) -> None:
     topics.create("one")
     topics.send("one", [Record("1", "1")])
     kind, decoded = "latest", TEXT
 
     def frame() -> DataFrame:
         one = table(spark, topics.name("one"), topics.options, **decoded)  # type: ignore[arg-type]
-        return latest(one) if kind == "latest" else join_tables(one, one)
+        return latest(one) if kind == "latest" else count(one)
 
     play = Play(frame, tmp_path)
     assert len(play.act()) == 1
@@ -151,7 +151,11 @@ def test_a_checkpoint_of_other_types_or_another_join(spark: SparkSession, topics
     assert "holds the state of 'latest(string) by string', but the query has 'latest(int) by string'" in str(
         raised.value
     )
-    decoded = TEXT
+    kind, decoded = "count", TEXT
+    with pytest.raises(StreamingQueryException) as raised:
+        play.act()
+    assert "the query has 'aggregate(string to bigint) by string' in its place" in str(raised.value)
+    kind = "latest"
     assert [row.value for row in play.act()] == ["2"]  # nothing was lost
 
 
