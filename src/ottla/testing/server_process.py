@@ -10,6 +10,7 @@ import random
 import signal
 import socket
 import subprocess
+from collections import deque
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
@@ -18,6 +19,7 @@ START_TIMEOUT_S: Final = 60.0
 STOP_TIMEOUT_S: Final = 60.0
 _PORTS: Final = (10_000, 32_000)
 _PORT_TRIES: Final = 200
+_given_away: Final[deque[int]] = deque(maxlen=1000)
 
 
 class BrokerFailedError(RuntimeError):
@@ -25,15 +27,19 @@ class BrokerFailedError(RuntimeError):
 
 
 def unused_port() -> int:
-    """A free port outside the system's ephemeral range, so that no connection takes it while the server is stopped."""
+    """A free port outside the system's ephemeral range, so that no connection takes it while the server is stopped. Not
+    one of the last that were given away, which nobody may listen on yet."""
     for _ in range(_PORT_TRIES):
         port = random.randrange(*_PORTS)
+        if port in _given_away:
+            continue
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
                 probe.bind(("127.0.0.1", port))
             except OSError:
                 continue
+            _given_away.append(port)
             return port
     raise BrokerFailedError(f"none of {_PORT_TRIES} ports between {_PORTS[0]} and {_PORTS[1]} is free")
 

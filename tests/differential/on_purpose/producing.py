@@ -84,13 +84,14 @@ def _is_refused_for_another(found: Difference) -> bool:
 
 
 def _has_two_faults(found: Difference) -> bool:
-    """The first of several batches has an unknown format: they are too many, too."""
+    """One of several batches has an unknown format: they are too many, too, and may be too large."""
     sent = sent_here(found)
     return (
         found.field == _ERROR
-        and (found.ours, found.theirs) == (ErrorCode.INVALID_RECORD, ErrorCode.CORRUPT_MESSAGE)
+        and found.ours in (ErrorCode.INVALID_RECORD, ErrorCode.MESSAGE_TOO_LARGE)
+        and found.theirs == ErrorCode.CORRUPT_MESSAGE
         and len(sent) > 1
-        and sent[0].get("damage") in _FOR_ALL
+        and any(batch.get("damage") in _FOR_ALL for batch in sent)
     )
 
 
@@ -178,8 +179,8 @@ ENTRIES: Final[tuple[OnPurpose, ...]] = (
         parts_ways=True,
     ),
     OnPurpose(
-        "several batches, and the first of an unknown format",
-        "Kafka refuses the format of the first batch before it sees the second; Ottla refuses that there are two.",
+        "several batches, and one of an unknown format",
+        "Kafka refuses the format before anything else; Ottla refuses first that there are two, or their size.",
         _has_two_faults,
         parts_ways=True,
     ),
