@@ -26,6 +26,8 @@ _BEHIND_S = 240.0
 _MOMENT_S = 10.0
 _SETTINGS = {"acks": "all", "delivery.timeout.ms": 240_000}
 _EXECUTOR = "CoarseGrainedExecutorBackend"
+_TESTS = Path(__file__).parents[2]
+"""Where the process of the query finds the code of tests."""
 WORKERS = ("ottla.spark.daemon", "pyspark.daemon")
 
 
@@ -45,8 +47,13 @@ class Job:
             log = (self._directory / f"job-{self.starts}.log").open("wb")
             command = [sys.executable, "-m", "support.exactly_once.job"]
             argument = json.dumps({**self._given, "started": str(started)})
+            paths = os.pathsep.join(filter(None, (str(_TESTS), os.environ.get("PYTHONPATH"))))
             self._process = subprocess.Popen(
-                [*command, argument], stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+                [*command, argument],
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                env={**os.environ, "PYTHONPATH": paths},
             )
             log.close()
 
