@@ -32,11 +32,14 @@ if TYPE_CHECKING:
     from ottla.spark.streams.sources import NotCompactedWarning as NotCompactedWarning
     from ottla.spark.streams.sources import stream as stream
     from ottla.spark.streams.sources import table as table
+    from ottla.spark.streams.windows import SlidingWindows as SlidingWindows
+    from ottla.spark.streams.windows import until_window_closes as until_window_closes
 
 _PLACES = {
     "CheckpointError": "ottla.spark.streams.buckets",
     "GlobalTable": "ottla.spark.streams.global_tables",
     "NotCompactedWarning": "ottla.spark.streams.sources",
+    "SlidingWindows": "ottla.spark.streams.windows",
     "StreamError": "ottla.spark.streams.frames",
     "Through": "ottla.spark.streams.routes",
     "aggregate": "ottla.spark.streams.aggregates",
@@ -55,12 +58,14 @@ _PLACES = {
     "stream": "ottla.spark.streams.sources",
     "table": "ottla.spark.streams.sources",
     "through": "ottla.spark.streams.routes",
+    "until_window_closes": "ottla.spark.streams.windows",
 }
 
 __all__ = [
     "CheckpointError",
     "GlobalTable",
     "NotCompactedWarning",
+    "SlidingWindows",
     "StreamError",
     "Through",
     "aggregate",
@@ -79,6 +84,7 @@ __all__ = [
     "stream",
     "table",
     "through",
+    "until_window_closes",
 ]
 
 

@@ -19,6 +19,7 @@ from ottla.spark.streams.frames import StreamError, check_frame
 from ottla.spark.streams.python_values import PythonValues
 from ottla.spark.streams.results import keyed, results_of, types_of
 from ottla.spark.streams.values import check_kind, packed_key, unpacked
+from ottla.spark.streams.windows import SlidingWindows, run_windows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -26,27 +27,41 @@ if TYPE_CHECKING:
 Zero = Callable[[], Any]
 
 
-def count(stream: DataFrame) -> DataFrame:
-    """The number of records with each key, as a table with a BIGINT value. Records without a value do not count."""
-    return aggregate(stream, _nothing, _one_more, LongType())
+def count(stream: DataFrame, *, windows: SlidingWindows | None = None) -> DataFrame:
+    """The number of records with each key, as a table with a BIGINT value. Records without a value do not count.
+
+    With `windows`, in each window of each key: the key of the table is `struct(key, window)`, and `window` has `start`
+    and `end`. The same holds for `reduce`, `aggregate` and `cogroup`.
+    """
+    return aggregate(stream, _nothing, _one_more, LongType(), windows=windows)
 
 
-def reduce(stream: DataFrame, combine: Callable[[Any, Any], Any]) -> DataFrame:
+def reduce(
+    stream: DataFrame, combine: Callable[[Any, Any], Any], *, windows: SlidingWindows | None = None
+) -> DataFrame:
     """Combines the values of each key: `combine(total, value)`. The first value is the first total."""
     check_frame(stream, "stream")
-    return aggregate(stream, _none, _Combining(combine), types_of(stream)[1])
+    return aggregate(stream, _none, _Combining(combine), types_of(stream)[1], windows=windows)
 
 
-def aggregate(stream: DataFrame, zero: Zero, add: Add, schema: DataType | str) -> DataFrame:
+def aggregate(
+    stream: DataFrame, zero: Zero, add: Add, schema: DataType | str, *, windows: SlidingWindows | None = None
+) -> DataFrame:
     """Adds each value to the total of its key: `add(key, value, total)` returns the new total; `zero()` is the first.
 
     `schema` is the type of totals, such as `"BIGINT"` or `"n INT, total DOUBLE"`; totals of a struct are dicts. A
     total of None deletes the key. The functions must depend on nothing but their arguments.
     """
-    return cogroup([(stream, add)], zero, schema)
+    return cogroup([(stream, add)], zero, schema, windows=windows)
 
 
-def cogroup(streams: Sequence[tuple[DataFrame, Add]], zero: Zero, schema: DataType | str) -> DataFrame:
+def cogroup(
+    streams: Sequence[tuple[DataFrame, Add]],
+    zero: Zero,
+    schema: DataType | str,
+    *,
+    windows: SlidingWindows | None = None,
+) -> DataFrame:
     """Aggregates several streams with the same type of key into one table, each with a function of its own."""
     if not streams:
         raise StreamError("cogroup needs at least one stream with its function")
@@ -67,6 +82,9 @@ def cogroup(streams: Sequence[tuple[DataFrame, Add]], zero: Zero, schema: DataTy
         tuple(PythonValues(kind) for _, kind in kinds),
         PythonValues(total_type),
     )
+    if windows is not None:
+        named = [(name, frame) for name, (frame, _) in zip(names, streams, strict=True)]
+        return run_windows(windows, step, named, total_type)
     inputs = [
         Input(keyed(frame), side, name) for side, (name, (frame, _)) in enumerate(zip(names, streams, strict=True))
     ]

@@ -29,7 +29,7 @@ from ottla.spark.streams.stateful import transform_with_state
 from ottla.spark.streams.values import packed, packed_key
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, GroupedData
 
 BUCKETS: Final = 256
 """Part of the state format."""
@@ -37,10 +37,10 @@ BUCKETS: Final = 256
 AT: Final = "at_us"
 POSITION: Final = "position"
 
-_STATE: Final = "ottla"
-_ABOUT: Final = b"\0"
+STATE_NAME: Final = "ottla"
+ABOUT_KEY: Final = b"\0"
 """The key of the description of the operator. Those of its own state begin with another byte."""
-_OWN: Final = b"\1"
+OWN_PREFIX: Final = b"\1"
 
 
 class CheckpointError(OttlaError):
@@ -91,14 +91,29 @@ def lane_of_result(position: str) -> Column:
 
 def run_packed(step: Step, rows: Sequence[DataFrame], about: str) -> DataFrame:
     """As `run`, for rows that are already packed."""
+    return transform_with_state(bucketed(rows), BucketProcessor(step, about), result_schema(step.fields))
+
+
+def bucketed(rows: Sequence[DataFrame]) -> GroupedData:
+    """Packed rows, grouped by the bucket of their key."""
     united = reduce(lambda left, right: left.unionByName(right), rows)
     bucket = F.pmod(F.xxhash64(F.coalesce("key", "extra")), F.lit(BUCKETS)).cast("int")
-    groups = united.select(bucket.alias("bucket"), "*").groupBy("bucket")
-    fields = [StructField(name, BinaryType()) for name in step.fields]
-    schema = StructType(
-        [StructField("key", BinaryType()), StructField(AT, LongType()), StructField(POSITION, LongType()), *fields]
-    )
-    return transform_with_state(groups, BucketProcessor(step, about), schema)
+    return united.select(bucket.alias("bucket"), "*").groupBy("bucket")
+
+
+def result_schema(fields: Sequence[str]) -> StructType:
+    """The columns of the results of a step with these fields."""
+    columns = [StructField("key", BinaryType()), StructField(AT, LongType()), StructField(POSITION, LongType())]
+    return StructType([*columns, *(StructField(name, BinaryType()) for name in fields)])
+
+
+def check_description(found: bytes | None, own: bytes) -> None:
+    """Raises `CheckpointError` if the state of a bucket was written by another operator; None if there is none yet."""
+    if found is not None and found != own:
+        raise CheckpointError(
+            f"the checkpoint holds the state of {found.decode()!r}, but the query has {own.decode()!r} in "
+            "its place. Use another checkpointLocation, or the query and the types with which it was written"
+        )
 
 
 class BucketProcessor(StatefulProcessor):
@@ -111,7 +126,7 @@ class BucketProcessor(StatefulProcessor):
         self._map: BucketMap | None = None
 
     def init(self, handle: StatefulProcessorHandle) -> None:
-        self._map = bucket_map(handle.getMapState(_STATE, STATE_KEY, STATE_VALUE))
+        self._map = bucket_map(handle.getMapState(STATE_NAME, STATE_KEY, STATE_VALUE))
 
     def close(self) -> None:
         self._map = None
@@ -130,12 +145,12 @@ class BucketProcessor(StatefulProcessor):
             by_key[key] = in_order(changes)
 
         def read(keys: list[bytes]) -> list[bytes | None]:
-            return stored.read([_OWN + key for key in keys])
+            return stored.read([OWN_PREFIX + key for key in keys])
 
         state = State()
         wanted = [one for key, changes in by_key.items() for one in step.state_keys(key, changes)]
-        about = stored.read([_ABOUT])[0]
-        self._check(about)
+        about = stored.read([ABOUT_KEY])[0]
+        check_description(about, self._about)
         state.load(wanted, read)
         state.load((one for key, changes in by_key.items() for one in step.more_state_keys(key, changes, state)), read)
         position = 0
@@ -143,14 +158,7 @@ class BucketProcessor(StatefulProcessor):
             for result in step.apply(key, changes, state):
                 yield self._make_row(result.key, result.at_us, result_position(key, position), *result.fields)
                 position += 1
-        changed = {_OWN + key: data for key, data in state.changes().items()}
+        changed = {OWN_PREFIX + key: data for key, data in state.changes().items()}
         if about is None and changed:
-            changed[_ABOUT] = self._about
+            changed[ABOUT_KEY] = self._about
         stored.write(changed)
-
-    def _check(self, found: bytes | None) -> None:
-        if found is not None and found != self._about:
-            raise CheckpointError(
-                f"the checkpoint holds the state of {found.decode()!r}, but the query has {self._about.decode()!r} in "
-                "its place. Use another checkpointLocation, or the query and the types with which it was written"
-            )

@@ -17,6 +17,9 @@ TOPIC: Final = "topic"
 PARTITION: Final = "partition"
 OFFSET: Final = "offset"
 
+WINDOW: Final = "window"
+"""The field of the key of a table of windows, a struct with `start` and `end`."""
+
 COLUMNS: Final = (KEY, VALUE, TIMESTAMP, TOPIC, PARTITION, OFFSET)
 """The columns of a stream or a table. Key and value can have any type; the others have those of the source."""
 

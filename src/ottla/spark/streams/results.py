@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, StructType
 
 from ottla.spark.streams.buckets import AT, POSITION
-from ottla.spark.streams.frames import KEY, OFFSET, PARTITION, TIMESTAMP, TOPIC, VALUE
+from ottla.spark.streams.frames import KEY, OFFSET, PARTITION, TIMESTAMP, TOPIC, VALUE, WINDOW
 from ottla.spark.streams.values import unpacked
 
 if TYPE_CHECKING:
@@ -27,10 +27,11 @@ def keyed(frame: DataFrame) -> DataFrame:
     return frame.where(F.col(KEY).isNotNull())
 
 
-def results_of(results: DataFrame, key_type: DataType, value: Column) -> DataFrame:
-    """The columns of a stream or a table. A result belongs to no topic yet."""
+def results_of(results: DataFrame, key_type: DataType, value: Column, window: Column | None = None) -> DataFrame:
+    """The columns of a stream or a table. A result belongs to no topic yet. With a window, the key is a struct."""
+    key = unpacked(F.col("key"), key_type)
     return results.select(
-        unpacked(F.col("key"), key_type).alias(KEY),
+        (key if window is None else F.struct(key.alias(KEY), window.alias(WINDOW))).alias(KEY),
         value.alias(VALUE),
         F.timestamp_micros(AT).alias(TIMESTAMP),
         F.lit(None).cast("string").alias(TOPIC),
