@@ -23,7 +23,7 @@ _MADE_LATER: Final = (
 _FOR_ALL: Final = ("magic 3", "codec 5")
 """Damages for which Kafka refuses the whole request."""
 _NO_PARTITION: Final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
-_REFUSED_SINCE: Final[dict[object, str]] = {
+_REFUSED_FOR: Final[dict[object, str]] = {
     ErrorCode.MESSAGE_TOO_LARGE: "max.message.bytes",
     ErrorCode.INVALID_RECORD: "cleanup.policy",
 }
@@ -103,8 +103,8 @@ def _is_before_news_of_config(found: Difference) -> bool:
     if found.peer != "3.9.1":
         return False
     if found.field == _ERROR:
-        changed = _REFUSED_SINCE.get(found.ours)
-        return found.theirs == ErrorCode.NONE and changed is not None and _has_changed(found, changed)
+        refused = found.ours if found.theirs == ErrorCode.NONE else found.theirs
+        return refused in _REFUSED_FOR and _has_changed(found, _REFUSED_FOR[refused])
     return found.field == f"{_PARTITION}/log_append_time_ms" and _has_changed(found, "message.timestamp.type")
 
 
