@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from pyspark.sql import Column, DataFrame, SparkSession, functions
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from ottla.spark import write_stream
 from spark_program import serve
 
 WAIT_S: Final = 600
@@ -53,6 +54,27 @@ class Program:
         """How many records each key has in each window of ten seconds."""
         rows = self._stream(connector, options).withWatermark("timestamp", "1 minute")
         return _streamed(rows.groupBy(functions.window("timestamp", "10 seconds"), "key").count(), checkpoint)
+
+    def operate(
+        self,
+        connector: str,
+        options: Mapping[str, str],
+        work: str,
+        topics: Sequence[str],
+        limits: Sequence[Mapping[str, str]],
+        sink: Mapping[str, str],
+        checkpoint: str,
+    ) -> dict[str, float]:
+        """From topics to a topic by an operator of `streams.operators`, to the end of what is there. `limits` are
+        options of one topic each."""
+        # Only the Spark of this line needs what this imports.
+        from bench.spark.streams.operators import OPERATORS
+
+        operator = OPERATORS[work]
+        rows = operator.make(self._spark, topics, [{**options, **own} for own in limits])
+        if operator.output_mode == "append":
+            return _to_the_end(rows.writeStream.format(connector).options(**sink), checkpoint)
+        return _to_the_end(write_stream(rows, **sink).outputMode(operator.output_mode), checkpoint)
 
     def make_rows(self, count: int, key_bytes: int, value_bytes: int) -> None:
         """Keeps rows in memory for `write`."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -27,7 +27,7 @@ KEYS: Final = 1000
 _TABLE_ROWS: Final = 100_000
 _SPREAD_MS: Final = 10 * 60 * 1000
 """From the first record's time to the last one's: sixty windows of ten seconds."""
-_MEMORY: Final = "2g"
+MEMORY: Final = "2g"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Connector:
     """Whether the Spark is that of this environment, or the one that Spark's own connector is to be had for."""
 
     def settings(self) -> dict[str, str]:
-        return {"spark.driver.memory": _MEMORY} | ({} if self.is_newest else {"spark.jars": spark_artifacts.jars()})
+        return {"spark.driver.memory": MEMORY} | ({} if self.is_newest else {"spark.jars": spark_artifacts.jars()})
 
     def environment(self) -> dict[str, str]:
         return {} if self.is_newest else spark_artifacts.environment()
@@ -74,7 +74,7 @@ class SparkSession(Session):
     def __init__(self, place: Path) -> None:
         super().__init__(place)
         self._sparks: dict[Connector, SparkSide] = {}
-        self._filled: dict[int, str] = {}
+        self._filled: set[str] = set()
 
     @property
     def running(self) -> Running:
@@ -98,13 +98,17 @@ class SparkSession(Session):
         return self._sparks[connector]
 
     def filled_topic(self, records: int) -> str:
-        """Made once, with so many records, and read by all."""
-        if records not in self._filled:
-            topic = self._filled[records] = f"filled-{records}"
+        """With so many records."""
+        return self.filled(f"filled-{records}", lambda topic: fill(self.running.address, topic, records))
+
+    def filled(self, topic: str, fill: Callable[[str], None], configs: Mapping[str, str] | None = None) -> str:
+        """A topic that is made and filled once, and read by all."""
+        if topic not in self._filled:
             with Control(self.running.address) as control:
-                control.create_topic(topic, PARTITIONS)
-            fill(self.running.address, topic, records)
-        return self._filled[records]
+                control.create_topic(topic, PARTITIONS, configs or {})
+            fill(topic)
+            self._filled.add(topic)
+        return topic
 
     def _warm_up(self, running: Running) -> None:
         """The broker has nothing to compile, and connectors get a turn that does not count."""
