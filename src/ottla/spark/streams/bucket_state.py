@@ -27,6 +27,9 @@ _ON_THE_WAY_BYTES: Final = 48 * 1024
 """Less than a socket buffers, or else both sides could wait until the other one reads."""
 _ON_THE_WAY: Final = 256
 _OK: Final = 0
+_SHAPES: Final = 1024
+"""Combinations of lengths that are remembered."""
+_MARKS: Final = (b"<key>", b"[val]")
 
 
 class StateError(OttlaError):
@@ -79,54 +82,104 @@ class PipelinedMap:
         client = internal._mapStateClient._stateful_processor_api_client
         self._name: str = internal._stateName
         self._file: Any = client.sockfile
-        self._pickle: Callable[[Any], bytes] = client.pickleSer.dumps
+        self._frames = Frames(messages, self._name, client.pickleSer.dumps)
         self._unpickle: Callable[[bytes], Any] = client.pickleSer.loads
         self._messages: Any = messages
-        for name in ("MapStateCall", "GetValue", "UpdateValue", "RemoveKey", "StateVariableRequest", "StateResponse"):
-            getattr(messages, name)
+        getattr(messages, "StateResponse")  # noqa: B009  # fails here if it is missing
 
     def read(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        get_value, pickled = self._messages.GetValue, self._pickle
-        calls = ({"getValue": get_value(userKey=pickled((key,)))} for key in keys)
-        found = self._ask(calls)
+        frame = self._frames.frame
+        found = self._ask(frame("getValue", (key,)) for key in keys)
         return [bytes(self._unpickle(data)[0]) if data else None for data in found]
 
     def write(self, changes: Mapping[bytes, bytes | None]) -> None:
-        self._ask(self._change(key, data) for key, data in changes.items())
+        frame = self._frames.frame
+        self._ask(
+            frame("removeKey", (key,)) if data is None else frame("updateValue", (key, data))
+            for key, data in changes.items()
+        )
 
-    def _change(self, key: bytes, data: bytes | None) -> dict[str, Any]:
-        packed = self._pickle((key,))
-        if data is None:
-            return {"removeKey": self._messages.RemoveKey(userKey=packed)}
-        return {"updateValue": self._messages.UpdateValue(userKey=packed, value=self._pickle((data,)))}
-
-    def _ask(self, calls: Iterator[dict[str, Any]]) -> list[bytes]:
-        """Sends calls, and returns the values of their answers."""
-        messages, file = self._messages, self._file
+    def _ask(self, frames: Iterator[bytes]) -> list[bytes]:
+        """Sends requests, and returns the values of their answers."""
+        file = self._file
         answers: list[bytes] = []
         waiting = size = 0
-        for call in calls:
-            variable = messages.StateVariableRequest(mapStateCall=messages.MapStateCall(stateName=self._name, **call))
-            data = messages.StateRequest(stateVariableRequest=variable).SerializeToString()
-            if waiting and (size + len(data) > _ON_THE_WAY_BYTES or waiting == _ON_THE_WAY):
+        for frame in frames:
+            if waiting and (size + len(frame) > _ON_THE_WAY_BYTES or waiting == _ON_THE_WAY):
                 self._read_answers(waiting, answers)
                 waiting = size = 0
-            file.write(b"\0\0\0\0" + len(data).to_bytes(4, "big") + data)  # the version of the protocol is 0
+            file.write(frame)
             waiting += 1
-            size += len(data)
+            size += len(frame)
         if waiting:
             self._read_answers(waiting, answers)
         return answers
 
     def _read_answers(self, count: int, answers: list[bytes]) -> None:
-        file, response = self._file, self._messages.StateResponse
+        file, answer = self._file, self._messages.StateResponse()
         file.flush()
         failed = None
         for _ in range(count):
-            answer = response()
             answer.ParseFromString(file.read(int.from_bytes(file.read(4), "big")))
             if answer.statusCode != _OK:
                 failed = failed or answer.errorMessage or f"status {answer.statusCode}"
             answers.append(answer.value)
         if failed is not None:
             raise StateError(f"Spark could not read or write state {self._name!r}: {failed}")
+
+
+class Frames:
+    """Requests to a map state, as bytes.
+
+    A message is five nested objects, with pickled rows in the innermost one. Those of fields with the same lengths
+    differ in nothing but the fields, so that most can be put together from the pieces around them.
+    """
+
+    def __init__(self, messages: Any, state_name: str, pickle: Callable[[Any], bytes]) -> None:
+        self._messages = messages
+        self._state_name = state_name
+        self._pickle = pickle
+        self._calls = {
+            "getValue": messages.GetValue,
+            "updateValue": messages.UpdateValue,
+            "removeKey": messages.RemoveKey,
+        }
+        self._pieces: dict[tuple[str, int, int], tuple[bytes, ...]] = {}
+
+    def frame(self, call: str, fields: tuple[bytes, ...]) -> bytes:
+        """`fields` are the key, and the value if there is one."""
+        shape = (call, len(fields[0]), len(fields[-1]))
+        pieces = self._pieces.get(shape)
+        if pieces is None:
+            whole = self.encoded(call, fields)
+            if len(self._pieces) < _SHAPES:
+                self._pieces[shape] = self._pieces_of(call, fields, whole)
+            return whole
+        if not pieces:
+            return self.encoded(call, fields)
+        if len(fields) == 1:
+            return pieces[0] + fields[0] + pieces[1]
+        return pieces[0] + fields[0] + pieces[1] + fields[1] + pieces[2]
+
+    def encoded(self, call: str, fields: tuple[bytes, ...]) -> bytes:
+        """Encoded by protobuf and pickle."""
+        messages = self._messages
+        rows = (self._pickle((field,)) for field in fields)
+        arguments = dict(zip(("userKey", "value"), rows, strict=False))
+        map_call = messages.MapStateCall(stateName=self._state_name, **{call: self._calls[call](**arguments)})
+        variable = messages.StateVariableRequest(mapStateCall=map_call)
+        data: bytes = messages.StateRequest(stateVariableRequest=variable).SerializeToString()
+        return b"\0\0\0\0" + len(data).to_bytes(4, "big") + data  # the version of the protocol is 0
+
+    def _pieces_of(self, call: str, fields: tuple[bytes, ...], whole: bytes) -> tuple[bytes, ...]:
+        """What is around fields of these lengths. Nothing if a field is too short to be found in a message."""
+        samples = tuple((mark * len(field))[: len(field)] for mark, field in zip(_MARKS, fields, strict=False))
+        rest, pieces = self.encoded(call, samples), []
+        for sample in samples:
+            if len(sample) < len(_MARKS[0]) or sample not in rest:
+                return ()
+            piece, _, rest = rest.partition(sample)
+            pieces.append(piece)
+        pieces.append(rest)
+        again = b"".join(part for pair in zip(pieces, (*fields, b""), strict=True) for part in pair)
+        return tuple(pieces) if again == whole else ()
