@@ -18,18 +18,28 @@ from pyspark.sql.streaming.stateful_processor import (
     StatefulProcessorHandle,
     TimerValues,
 )
-from pyspark.sql.types import BinaryType, LongType, StructField, StructType
+from pyspark.sql.types import BinaryType, IntegerType, LongType, StructField, StructType
 
 from ottla.base.errors import OttlaError
 from ottla.spark.streams.bucket_state import STATE_KEY, STATE_VALUE, BucketMap, bucket_map
 from ottla.spark.streams.cores.changes import LANE_SHIFT, Change, in_order, result_position
 from ottla.spark.streams.cores.steps import State, Step
 from ottla.spark.streams.frames import KEY, OFFSET, PARTITION, TIMESTAMP, TOPIC, VALUE
+from ottla.spark.streams.packing import (
+    BUCKET,
+    RESULTS,
+    ROWS,
+    arrow_schema,
+    lists_of,
+    packed_frame,
+    result_packages,
+    unpacked_frame,
+)
 from ottla.spark.streams.stateful import transform_with_state
 from ottla.spark.streams.values import packed, packed_key
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, GroupedData
+    from pyspark.sql import DataFrame
 
 BUCKETS: Final = 256
 """Part of the state format."""
@@ -37,6 +47,18 @@ BUCKETS: Final = 256
 AT: Final = "at_us"
 POSITION: Final = "position"
 
+_INPUT: Final = StructType(
+    [
+        StructField("key", BinaryType()),
+        StructField("side", IntegerType()),
+        StructField("lane", LongType()),
+        StructField(POSITION, LongType()),
+        StructField(AT, LongType()),
+        StructField("value", BinaryType()),
+        StructField("extra", BinaryType()),
+    ]
+)
+_PackedRow: Final = Row(ROWS)
 STATE_NAME: Final = "ottla"
 ABOUT_KEY: Final = b"\0"
 """The key of the description of the operator. Those of its own state begin with another byte."""
@@ -91,14 +113,16 @@ def lane_of_result(position: str) -> Column:
 
 def run_packed(step: Step, rows: Sequence[DataFrame], about: str) -> DataFrame:
     """As `run`, for rows that are already packed."""
-    return transform_with_state(bucketed(rows), BucketProcessor(step, about), result_schema(step.fields))
+    groups = packed_frame(bucketed(rows)).groupBy(BUCKET)
+    results = transform_with_state(groups, BucketProcessor(step, about), RESULTS)
+    return unpacked_frame(results, result_schema(step.fields))
 
 
-def bucketed(rows: Sequence[DataFrame]) -> GroupedData:
-    """Packed rows, grouped by the bucket of their key."""
+def bucketed(rows: Sequence[DataFrame]) -> DataFrame:
+    """Packed rows with the bucket of their key."""
     united = reduce(lambda left, right: left.unionByName(right), rows)
     bucket = F.pmod(F.xxhash64(F.coalesce("key", "extra")), F.lit(BUCKETS)).cast("int")
-    return united.select(bucket.alias("bucket"), "*").groupBy("bucket")
+    return united.select(bucket.alias(BUCKET), *_INPUT.fieldNames())
 
 
 def result_schema(fields: Sequence[str]) -> StructType:
@@ -122,7 +146,7 @@ class BucketProcessor(StatefulProcessor):
     def __init__(self, step: Step, about: str) -> None:
         self._step = step
         self._about = about.encode()
-        self._make_row = Row("key", AT, POSITION, *step.fields)
+        self._schemas = arrow_schema(_INPUT), arrow_schema(result_schema(step.fields))
         self._map: BucketMap | None = None
 
     def init(self, handle: StatefulProcessorHandle) -> None:
@@ -133,11 +157,14 @@ class BucketProcessor(StatefulProcessor):
 
     def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: TimerValues) -> Iterator[Row]:  # noqa: ARG002, N802, N803
         by_key: dict[bytes | None, list[Change]] = {}
-        for _, row_key, side, lane, position, at_us, value, extra in rows:
-            by_key.setdefault(row_key, []).append(Change(side, lane, position, at_us, value, extra))
-        return self._run(by_key)
+        schema, results = self._schemas
+        for _, package in rows:
+            keys, *others = lists_of(schema, package)
+            for row_key, change in zip(keys, map(Change._make, zip(*others, strict=True)), strict=True):
+                by_key.setdefault(row_key, []).append(change)
+        return map(_PackedRow, result_packages(results, self._run(by_key)))
 
-    def _run(self, by_key: dict[bytes | None, list[Change]]) -> Iterator[Row]:
+    def _run(self, by_key: dict[bytes | None, list[Change]]) -> Iterator[tuple[Any, ...]]:
         step, stored = self._step, self._map
         if stored is None:
             raise CheckpointError("rows came before the state was opened")
@@ -156,7 +183,7 @@ class BucketProcessor(StatefulProcessor):
         position = 0
         for key, changes in by_key.items():
             for result in step.apply(key, changes, state):
-                yield self._make_row(result.key, result.at_us, result_position(key, position), *result.fields)
+                yield (result.key, result.at_us, result_position(key, position), *result.fields)
                 position += 1
         changed = {OWN_PREFIX + key: data for key, data in state.changes().items()}
         if about is None and changed:

@@ -34,6 +34,7 @@ from ottla.spark.streams.buckets import (
 )
 from ottla.spark.streams.cores.changes import Change, Result, in_order, result_position
 from ottla.spark.streams.cores.timed import TimedBucket, TimedStep
+from ottla.spark.streams.packing import BUCKET
 from ottla.spark.streams.stateful import transform_with_state
 
 if TYPE_CHECKING:
@@ -46,7 +47,8 @@ LATE: Final = "late"
 def run_timed(step: TimedStep, rows: Sequence[DataFrame], about: str) -> DataFrame:
     """The results of a step on packed rows (see `buckets`), which all have keys; and rows that count late ones."""
     schema = result_schema(step.fields).add(StructField(LATE, LongType()))
-    return transform_with_state(bucketed(rows), TimedBucketProcessor(step, about), schema, time_mode="EventTime")
+    groups = bucketed(rows).groupBy(BUCKET)
+    return transform_with_state(groups, TimedBucketProcessor(step, about), schema, time_mode="EventTime")
 
 
 class TimedBucketProcessor(StatefulProcessor):
