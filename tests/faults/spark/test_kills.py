@@ -33,7 +33,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark-kills")]
 
 _logger = logging.getLogger(__name__)
 
-KILLS = int(os.environ.get("OTTLA_KILLS", "8"))
+KILLS = int(os.environ.get("OTTLA_KILLS", "6"))
 KILLS_LONG = 40
 SOURCE, TARGET, GROUP = "sent", "written", "job"
 PARTITIONS = 3

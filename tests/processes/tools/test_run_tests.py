@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "pyproject.toml").write_text("[tool.pytest.ini_options]\naddopts = '--import-mode=importlib'\n")
     monkeypatch.setattr(run_tests, "ROOT", tmp_path)
     monkeypatch.setenv("WORKERS", "1")
+    monkeypatch.setattr(os, "cpu_count", lambda: 1)  # each worker takes a second or two to start
     return tmp_path / "tests"
 
 
