@@ -8,11 +8,12 @@ records that it does not store, as Apache Kafka 4.3.1 does (`OTTLA_TEST_PEER=kaf
 
 from __future__ import annotations
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from clients.conftest import InterposedPeer
+from clients.test_transactions import values_in
 from support.clients.interposer import PRODUCE
 from support.waiting import wait_until
 
@@ -49,7 +50,7 @@ def test_records_of_the_next_transaction_are_stored(interposed: InterposedPeer, 
 
     if not has_committed(producer, topic):
         assert has_committed(producer, topic)
-    assert committed(interposed.bootstrap, topic) == [b"before", b"after"]
+    assert values_in(interposed.broker, topic) == [b"before", b"after"]
 
 
 def has_committed(producer: Producer, topic: str) -> bool:
@@ -64,28 +65,3 @@ def has_committed(producer: Producer, topic: str) -> bool:
         producer.abort_transaction(WAIT_S)
         return False
     return True
-
-
-def committed(bootstrap: str, topic: str) -> list[bytes]:
-    consumer = Consumer(
-        {
-            "bootstrap.servers": bootstrap,
-            "group.id": "nobody",
-            "isolation.level": "read_committed",
-            "enable.auto.commit": False,
-            "enable.partition.eof": True,
-        }
-    )
-    try:
-        consumer.assign([TopicPartition(topic, 0, 0)])
-        values: list[bytes] = []
-        while True:
-            message = consumer.poll(WAIT_S)
-            assert message is not None
-            error = message.error()
-            if error is not None:
-                assert error.code() == KafkaError._PARTITION_EOF
-                return values
-            values.append(message.value() or b"")
-    finally:
-        consumer.close()
