@@ -130,6 +130,19 @@ def _awaited_restart(found: Difference, group: str | None) -> bool:
     )
 
 
+def _had_one_about_to_join(found: Difference) -> bool:
+    """Whether the dialogue deleted offsets of a group after somebody was given an id to join it with."""
+    if (found.theirs, found.ours) not in _OF_LEFT_GROUPS.get((found.api, found.field), ()):
+        return False
+    group = _group(found)
+    given = [
+        number
+        for number, exchange in enumerate(found.history)
+        if _asked_of(group, exchange, "JoinGroup") and _error(exchange) == ErrorCode.MEMBER_ID_REQUIRED
+    ]
+    return bool(given) and any(_asked_of(group, exchange, "OffsetDelete") for exchange in found.history[given[0] + 1 :])
+
+
 def _assigned_groups(history: Sequence[Exchange]) -> set[str]:
     """The groups with an accepted SyncGroup request, which may have been answered later."""
     unanswered: dict[int, list[Exchange]] = {}
@@ -171,6 +184,12 @@ ENTRIES: Final[tuple[OnPurpose, ...]] = (
         "Kafka 4 keeps a group in its log from when its first member joins or is given an id, 3.9.1 from when members "
         "are assigned something.",
         lambda found: found.peer == "3.9.1" and _is_restarted_group(found),
+        parts_ways=True,
+    ),
+    OnPurpose(
+        "offsets deleted before the first member joins",
+        "Kafka 3.9.1 then drops the group, with the id that somebody was given to join; Kafka 4 and Ottla keep it.",
+        lambda found: found.peer == "3.9.1" and _had_one_about_to_join(found),
         parts_ways=True,
     ),
     OnPurpose(

@@ -95,6 +95,17 @@ def _has_two_faults(found: Difference) -> bool:
     )
 
 
+def _has_wrong_acks(found: Difference) -> bool:
+    """Neither 0, 1 nor -1, and a batch of an unknown format besides."""
+    return (
+        found.field == _ERROR
+        and found.ours == ErrorCode.INVALID_REQUIRED_ACKS
+        and found.theirs in (ErrorCode.CORRUPT_MESSAGE, ErrorCode.UNKNOWN_SERVER_ERROR)
+        and found.request.get("acks") not in (0, 1, -1)
+        and any(batch.get("damage") in _FOR_ALL for _, batches in produced(found.step) for batch in batches or ())
+    )
+
+
 def _has_null_records(found: Difference) -> bool:
     return any(batches is None for _, batches in produced(found.step))
 
@@ -183,6 +194,11 @@ ENTRIES: Final[tuple[OnPurpose, ...]] = (
         "Kafka refuses the format before anything else; Ottla refuses first that there are two, or their size.",
         _has_two_faults,
         parts_ways=True,
+    ),
+    OnPurpose(
+        "wrong acks, and a batch of an unknown format",
+        "Kafka refuses the format before anything else; Ottla refuses the acks first.",
+        _has_wrong_acks,
     ),
     OnPurpose(
         "offsets of records",

@@ -120,6 +120,14 @@ def test_a_batch_for_which_kafka_refuses_the_whole_request() -> None:
     assert _reasons(_produce({"damage": "crc"}), _answer(3), _answer(2)) == [None]
 
 
+def test_wrong_acks_beside_a_batch_of_an_unknown_format() -> None:
+    name = "wrong acks, and a batch of an unknown format"
+    assert _reasons(_produce({"damage": "codec 5"}, acks=2), _answer(21), _answer(-1)) == [name]
+    assert _reasons(_produce({"damage": "magic 3"}, acks=2), _answer(21), _answer(2)) == [name]
+    assert _reasons(_produce({"damage": "codec 5"}), _answer(21), _answer(-1)) == [None]
+    assert _reasons(_produce({"damage": "crc"}, acks=2), _answer(21), _answer(-1)) == [None]
+
+
 def test_half_a_batch_after_a_batch() -> None:
     assert _reasons(_produce({}, {"damage": "cut"}), _answer(87), _answer(0)) == ["half a batch after a batch"]
     assert _reasons(_produce({"damage": "cut"}), _answer(87), _answer(0)) == [None]
@@ -253,6 +261,20 @@ def test_groups_that_kafka_4_keeps_over_a_restart() -> None:
     taken = {"topics": [{"name": "$-t0", "partitions": [{"partition_index": 0, "error_code": 0}]}]}
     committed = _asked("OffsetCommit", {"group_id": "$group:0", "topics": topics}, taken)
     assert _reasons(step, ours, theirs, (joined, committed, restart), "3.9.1") == [None]
+
+
+def test_groups_that_kafka_3_drops_before_the_first_member_joins() -> None:
+    given = _asked("JoinGroup", {"group_id": "$group:0"}, {"error_code": 79})
+    deleted = _asked("OffsetDelete", {"group_id": "$group:0"}, {"error_code": 0})
+    step = {"api": "DescribeGroups", "version": 4, "request": {"groups": ["$group:0"]}}
+    ours, theirs = ({"groups": [{"group_id": "$-g0", "group_state": state}]} for state in ("Empty", "Dead"))
+    name = "offsets deleted before the first member joins"
+    assert _reasons(step, ours, theirs, (given, deleted), "3.9.1") == [name]
+    assert _reasons(step, ours, theirs, (given, deleted)) == [None]
+    assert _reasons(step, ours, theirs, (deleted, given), "3.9.1") == [None]
+    assert _reasons(step, ours, theirs, (given,), "3.9.1") == [None]
+    joined = _asked("JoinGroup", {"group_id": "$group:0"}, {"error_code": 0})
+    assert _reasons(step, ours, theirs, (joined, deleted), "3.9.1") == [None]
 
 
 def test_configs_that_kafka_4_brings_back_with_a_restart() -> None:
