@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from differential.comparison import Difference, Exchange
 from differential.on_purpose.entry import OnPurpose
-from differential.on_purpose.places import structs, topic_key
+from differential.on_purpose.places import innermost, structs, topic_key
 from ottla.base.error_codes import ErrorCode
 from ottla.base.operations import Operation
 from ottla.broker.requests.authorized_operations import GROUP_OPERATIONS
@@ -143,6 +143,38 @@ def _had_one_about_to_join(found: Difference) -> bool:
     return bool(given) and any(_asked_of(group, exchange, "OffsetDelete") for exchange in found.history[given[0] + 1 :])
 
 
+def _is_unwritten(found: Difference) -> bool:
+    """Whether the dialogue had a commit to the group refused, then somebody was given an id to join it with, and
+    nothing was written of it since."""
+    groups: list[str | None] = []
+    if (found.api, found.field) == ("ListGroups", "groups"):
+        listed = [each["group_id"] for each in found.theirs]
+        groups = [_as_asked(each["group_id"]) for each in found.ours if each["group_id"] not in listed]
+    elif found.api == "DescribeGroups":
+        ours, theirs = (innermost(found, tree).get("group_state") for tree in (found.our_tree, found.their_tree))
+        groups = [_group(found)] if (ours, theirs) == ("Empty", "Dead") else []
+    return bool(groups) and all(_is_only_known(found, group) for group in groups)
+
+
+def _is_only_known(found: Difference, group: str | None) -> bool:
+    asked = [
+        exchange
+        for exchange in found.history
+        if any(_asked_of(group, exchange, api) for api in ("OffsetCommit", "JoinGroup"))
+    ]
+    return (
+        len(asked) > 1
+        and asked[0].api == "OffsetCommit"
+        and all(
+            _is_refused(exchange)
+            if exchange.api == "OffsetCommit"
+            else _error(exchange) == ErrorCode.MEMBER_ID_REQUIRED
+            for exchange in asked
+        )
+        and asked[-1].api == "JoinGroup"
+    )
+
+
 def _assigned_groups(history: Sequence[Exchange]) -> set[str]:
     """The groups with an accepted SyncGroup request, which may have been answered later."""
     unanswered: dict[int, list[Exchange]] = {}
@@ -190,6 +222,13 @@ ENTRIES: Final[tuple[OnPurpose, ...]] = (
         "offsets deleted before the first member joins",
         "Kafka 3.9.1 then drops the group, with the id that somebody was given to join; Kafka 4 and Ottla keep it.",
         lambda found: found.peer == "3.9.1" and _had_one_about_to_join(found),
+        parts_ways=True,
+    ),
+    OnPurpose(
+        "a group that is not in the log",
+        "Kafka 4 shows groups as they are in its log. It writes nothing of a member-to-be if a refused commit has made "
+        "the group in memory before; Ottla shows that group as one without members, as it does without the commit.",
+        lambda found: found.peer == "4.3.1" and _is_unwritten(found),
         parts_ways=True,
     ),
     OnPurpose(

@@ -23,11 +23,12 @@ _MADE_LATER: Final = (
 _FOR_ALL: Final = ("magic 3", "codec 5")
 """Damages for which Kafka refuses the whole request."""
 _NO_PARTITION: Final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
-_REFUSED_FOR: Final[dict[object, str]] = {
-    ErrorCode.MESSAGE_TOO_LARGE: "max.message.bytes",
-    ErrorCode.INVALID_RECORD: "cleanup.policy",
+_REFUSED_FOR: Final[dict[object, tuple[str, ...]]] = {
+    ErrorCode.MESSAGE_TOO_LARGE: ("max.message.bytes",),
+    ErrorCode.INVALID_RECORD: ("cleanup.policy",),
+    ErrorCode.INVALID_TIMESTAMP: ("message.timestamp.before.max.ms", "message.timestamp.after.max.ms"),
 }
-"""The config that a refusal may be due to."""
+"""The configs that a refusal may be due to."""
 _NAMELESS: Final = ("payload", "record attributes", "codec 5", "offset deltas", "trailing")
 """Damages that Kafka does not expect."""
 
@@ -115,7 +116,7 @@ def _is_before_news_of_config(found: Difference) -> bool:
         return False
     if found.field == _ERROR:
         refused = found.ours if found.theirs == ErrorCode.NONE else found.theirs
-        return refused in _REFUSED_FOR and _has_changed(found, _REFUSED_FOR[refused])
+        return refused in _REFUSED_FOR and any(_has_changed(found, name) for name in _REFUSED_FOR[refused])
     return found.field == f"{_PARTITION}/log_append_time_ms" and _has_changed(found, "message.timestamp.type")
 
 

@@ -128,6 +128,21 @@ def test_wrong_acks_beside_a_batch_of_an_unknown_format() -> None:
     assert _reasons(_produce({"damage": "crc"}, acks=2), _answer(21), _answer(-1)) == [None]
 
 
+@pytest.mark.parametrize(
+    ("name", "error"),
+    [("max.message.bytes", 10), ("cleanup.policy", 87), ("message.timestamp.before.max.ms", 32)],
+)
+def test_an_append_before_kafka_3_has_heard_of_a_config(name: str, error: int) -> None:
+    resources = [{"resource_type": 2, "resource_name": "$topic:0", "configs": [{"name": name, "value": "1"}]}]
+    changed = _asked("IncrementalAlterConfigs", {"resources": resources})
+    reason = "an append after a change of config"
+    for ours, theirs in ((error, 0), (0, error)):
+        assert _reasons(_produce({}), _answer(ours), _answer(theirs), (changed,), "3.9.1") == [reason]
+        assert _reasons(_produce({}), _answer(ours), _answer(theirs), (changed,)) == [None]
+        assert _reasons(_produce({}), _answer(ours), _answer(theirs), (), "3.9.1") == [None]
+    assert _reasons(_produce({}), _answer(45), _answer(0), (changed,), "3.9.1") == [None]
+
+
 def test_half_a_batch_after_a_batch() -> None:
     assert _reasons(_produce({}, {"damage": "cut"}), _answer(87), _answer(0)) == ["half a batch after a batch"]
     assert _reasons(_produce({"damage": "cut"}), _answer(87), _answer(0)) == [None]
@@ -275,6 +290,27 @@ def test_groups_that_kafka_3_drops_before_the_first_member_joins() -> None:
     assert _reasons(step, ours, theirs, (given,), "3.9.1") == [None]
     joined = _asked("JoinGroup", {"group_id": "$group:0"}, {"error_code": 0})
     assert _reasons(step, ours, theirs, (joined, deleted), "3.9.1") == [None]
+
+
+def test_groups_of_which_kafka_4_has_written_nothing() -> None:
+    refused = {"topics": [{"name": "$-t0", "partitions": [{"partition_index": 0, "error_code": 12}]}]}
+    committed = _asked("OffsetCommit", {"group_id": "$group:0", "topics": []}, refused)
+    given = _asked("JoinGroup", {"group_id": "$group:0"}, {"error_code": 79})
+    step = {"api": "DescribeGroups", "version": 6, "request": {"groups": ["$group:0"]}}
+    ours = {"groups": [{"error_code": 0, "group_id": "$-g0", "group_state": "Empty", "authorized_operations": 328}]}
+    theirs = {"groups": [{"error_code": 69, "group_id": "$-g0", "group_state": "Dead", "authorized_operations": -1}]}
+    name = "a group that is not in the log"
+    assert _reasons(step, ours, theirs, (committed, given)) == [name] * 3
+    assert _reasons(step, ours, theirs, (committed, given), "3.9.1") == [None] * 3
+    assert _reasons(step, ours, theirs, (given, committed)) == [None] * 3
+    assert _reasons(step, ours, theirs, (given,)) == [None] * 3
+    accepted = {"topics": [{"name": "$-t0", "partitions": [{"partition_index": 0, "error_code": 0}]}]}
+    written = _asked("OffsetCommit", {"group_id": "$group:0", "topics": []}, accepted)
+    assert _reasons(step, ours, theirs, (written, given)) == [None] * 3
+    listed = {"api": "ListGroups", "version": 4, "request": {}}
+    groups = {"groups": [{"group_id": "$-g0", "group_state": "Empty"}]}
+    assert _reasons(listed, groups, {"groups": []}, (committed, given)) == [name]
+    assert _reasons(listed, groups, {"groups": []}, (given,)) == [None]
 
 
 def test_configs_that_kafka_4_brings_back_with_a_restart() -> None:
