@@ -97,6 +97,8 @@ class FaultRun:
         """Records that librdkafka sent twice in different epochs."""
         self._strays: list[str] = []
         """Replicas that were moved away while their broker was down: as in Kafka, they stay on its disk."""
+        self._lost: list[Watcher] = []
+        """Consumers of librdkafka that it has locked up: they stand still through no fault of brokers."""
         self._is_finished = False
 
     # --- life ---------------------------------------------------------------------------------------------------------
@@ -179,10 +181,16 @@ class FaultRun:
         return any(each.failure is not None for each in (*self._loads, *self._watchers, *self._members))
 
     def _wait_for(self, condition: Callable[[], bool], what: str, timeout_s: float = _RECOVER_S) -> bool:
+        if self._comes_true(condition, timeout_s):
+            return True
+        self.wrong.append(f"{what} after {timeout_s:.0f} s")
+        return False
+
+    @staticmethod
+    def _comes_true(condition: Callable[[], bool], timeout_s: float = _RECOVER_S) -> bool:
         deadline_s = time.monotonic() + timeout_s
         while not condition():
             if time.monotonic() > deadline_s:
-                self.wrong.append(f"{what} after {timeout_s:.0f} s")
                 return False
             time.sleep(_LOOK_AGAIN_S)
         return True
@@ -231,10 +239,7 @@ class FaultRun:
         bootstrap = self.cluster.bootstrap
         ends = end_offsets(bootstrap, self.places)
         for watcher in self._watchers:
-            self._wait_for(
-                lambda watcher=watcher: watcher.has_reached(ends) or watcher.failure is not None,  # type: ignore[misc]
-                f"{watcher.name} did not reach the end",
-            )
+            self._follow_to(ends, watcher)
         seen = [member.seen for member in self._members]
         final = OttlaWatcher("final reader", bootstrap, self.places, {})
         stored = read_to_end(final, ends, _RECOVER_S)
@@ -254,11 +259,21 @@ class FaultRun:
         )
         return stored
 
+    def _follow_to(self, ends: Mapping[Place, int], watcher: Watcher) -> None:
+        if self._comes_true(lambda: watcher.has_reached(ends) or watcher.failure is not None):
+            return
+        watcher.close()
+        self._lost.append(watcher)
+        if not watcher.is_deadlocked:
+            self.wrong.append(f"{watcher.name} did not reach the end in {_RECOVER_S:.0f} s")
+
     def _judge(self, stored: Mapping[Place, Run]) -> None:
         for each in (*self._watchers, *self._members):
-            each.close()
+            if each not in self._lost:
+                each.close()
         sent = [load.sent for load in self._loads]
         seen = [watcher.seen for watcher in self._watchers]
+        whole = [watcher.seen for watcher in self._watchers if watcher not in self._lost]
         members = [member.seen for member in self._members]
         internal = [Place("__consumer_offsets", index) for index in range(OFFSETS_PARTITIONS)]
         assigned = {place: self.cluster.assignment(place).replicas for place in (*stored, *internal)}
@@ -275,7 +290,7 @@ class FaultRun:
         self.wrong += checker.judge_offsets(sent)
         self.wrong += checker.judge_seen([*seen, *members], stored)
         self.wrong += checker.judge_complete(members, stored, "the group")
-        for reader in seen:
+        for reader in whole:
             self.wrong += checker.judge_complete([reader], stored, reader.consumer)
         for place, run in stored.items():
             self.wrong += checker.judge_replicas(place, replicas[place], run.end)
@@ -317,6 +332,8 @@ class FaultRun:
             if self._doubled:
                 causes = Counter(cause for load in self._loads for cause in load.renumberings)
                 lines.append(f"sent twice by librdkafka in a new producer epoch: {self._doubled}, after {dict(causes)}")
+            if deadlocked := [each.name for each in self._watchers if each.is_deadlocked]:
+                lines.append(f"locked up in librdkafka: {', '.join(deadlocked)}")
             if self._strays:
                 lines.append(f"replicas that moved away, and are still on a disk: {', '.join(sorted(self._strays))}")
             if not self.cluster.zookeeper.is_running:

@@ -33,6 +33,7 @@ _ROUND_S: Final = 0.02
 _MARK: Final = struct.Struct(">q")
 _PADDINGS: Final = (0, 0, 0, 50, 200, 1500)
 _KEYS: Final = 64
+_CLOSE_S: Final = 60.0
 _NEVER_APPENDED: Final = frozenset(
     {ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.INVALID_RECORD, ErrorCode.TOPIC_AUTHORIZATION_FAILED}
 )
@@ -305,6 +306,8 @@ class Watcher(Threaded, ABC):
         super().__init__(name)
         self.seen = Seen(name)
         self.errors: list[str] = []
+        self.is_deadlocked = False
+        """Whether the library has locked itself up, which shows when the consumer is closed."""
 
     def has_reached(self, ends: Mapping[Place, int]) -> bool:
         return all(self.seen.position(place) >= end for place, end in ends.items())
@@ -332,7 +335,11 @@ class OttlaWatcher(Watcher):
 
 
 class RdkafkaWatcher(Watcher):
-    """confluent-kafka's consumer, in the same way."""
+    """confluent-kafka's consumer, in the same way.
+
+    librdkafka 2.16 takes two of its locks in opposite orders if a broker fails that it has just asked for the end of a
+    leader epoch (confluentinc/librdkafka#5476). Then it neither reads on nor closes, whatever brokers do.
+    """
 
     def __init__(self, name: str, bootstrap: str, places: Sequence[Place], settings: Mapping[str, Any]) -> None:
         super().__init__(f"{name} (librdkafka)")
@@ -357,7 +364,10 @@ class RdkafkaWatcher(Watcher):
 
     def close(self) -> None:
         self.end()
-        self._consumer.close()
+        closing = threading.Thread(target=self._consumer.close, name=f"closing {self.name}", daemon=True)
+        closing.start()
+        closing.join(_CLOSE_S)
+        self.is_deadlocked = closing.is_alive()
 
 
 class Commits:
