@@ -73,11 +73,21 @@ Answer = AtOnce | Coroutine[Any, Any, ProduceResponse | Deferred | ConnectionAbo
 
 
 def answered(
-    broker: Broker, response: ProduceResponse, waiting: Waiting, timeout_ms: int, context: RequestContext
+    broker: Broker,
+    response: ProduceResponse,
+    waiting: Waiting,
+    timeout_ms: int,
+    context: RequestContext,
+    *,
+    is_late: bool = False,
 ) -> ProduceResponse | Deferred:
+    """Now, or when everything in `waiting` is acknowledged. `is_late`: that may have happened since the append."""
     if not waiting:
         return response
     delayed = DelayedProduce(broker, response, waiting, context)
+    if is_late and delayed.is_over():
+        delayed.complete()
+        return delayed.deferred
     produces = broker.replicas.produces
     produces.wait(delayed, waiting, max(timeout_ms, 0) / 1000)
     delayed.deferred.when_cancelled(partial(produces.cancel, delayed))
@@ -257,7 +267,7 @@ async def _answered_later(
         return _unacknowledged(broker, outcomes, context)
     if outcomes.first_error is not None:
         tell_leaders(broker, response, context)
-    return answered(broker, response, outcomes.waiting, timeout_ms, context)
+    return answered(broker, response, outcomes.waiting, timeout_ms, context, is_late=True)
 
 
 def _unacknowledged(broker: Broker, outcomes: _Outcomes, context: RequestContext) -> ConnectionAbortedError | None:
@@ -404,6 +414,12 @@ class DelayedProduce(DelayedOperation[Partition]):
                 del self._waiting[key]
                 if error:
                     self._refuse(answer, error)
+        return not self._waiting
+
+    def is_over(self) -> bool:
+        """Looks at every partition. Changes before `wait` are not reported, so a wait for them would not end."""
+        for partition in list(self._waiting):
+            self.is_ready(partition)
         return not self._waiting
 
     def complete(self) -> None:

@@ -708,6 +708,32 @@ def test_a_request_with_a_large_batch_is_answered_when_all_of_it_is_appended(
     with_client(tmp_path, work)
 
 
+@pytest.mark.parametrize("is_led", [True, False])
+def test_what_happens_to_the_other_partitions_while_a_batch_is_held_counts(
+    tmp_path: Path, stuck: threading.Event, *, is_led: bool
+) -> None:
+    async def work(client: Client) -> None:
+        await client.create_topic("orders", 2)
+        partition = client.broker.replicas.get("orders", 0)
+        assert partition is not None
+        lead(partition, leader_epoch=0, isr=(1, 2), replicas=(1, 2))
+        asked = request(client, SMALL, timeout_ms=500)
+        asked.topic_data[0].partition_data.append(ProducePartition(index=1, records=LARGE))
+        client.send(asked, VERSION)
+        assert client.broker.held_produces.queues
+        if is_led:
+            lead(partition, leader_epoch=0, isr=(1,), replicas=(1, 2))
+        else:
+            follow(partition, 2, leader_epoch=1)
+        stuck.set()
+        answers = partitions_of(await client.answer(ProduceResponse, VERSION))
+        first = (0, 0, 0) if is_led else (0, ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
+        assert answers == [("orders", [first, (1, 0, 0)])]
+        assert len(client.broker.replicas.produces) == 0
+
+    with_client(tmp_path, work)
+
+
 def test_a_bad_large_batch_is_refused_and_the_next_goes_on(tmp_path: Path, stuck: threading.Event) -> None:
     async def work(client: Client) -> None:
         await client.create_topic("orders", cleanup_policy="compact")
