@@ -196,6 +196,15 @@ class Positions:
 
     async def validate(self, leader_id: int, states: list[ConsumedPartition]) -> None:
         """Asks a new leader whether it has the records that were read from the previous one."""
+        try:
+            await self._validate(leader_id, states)
+        except BrokerConnectionError:
+            # Nothing is fetched from it before it has answered, so nobody else would notice that it is gone.
+            for state in states:
+                self._cluster.distrust(state.partition.topic)
+            raise
+
+    async def _validate(self, leader_id: int, states: list[ConsumedPartition]) -> None:
         connection = await self._cluster.connection(leader_id)
         served = connection.served.get(OffsetForLeaderEpochRequest.api_key)
         # Only now: while the leader was away, the user may have sought an offset whose epoch is not known. A leader

@@ -532,6 +532,39 @@ def test_an_offset_that_is_sought_before_a_new_leader_is_asked_stays(monkeypatch
     run(scenario)
 
 
+def test_metadata_is_fetched_again_if_a_new_leader_is_gone_before_it_was_asked_what_it_has() -> None:
+    async def scenario() -> None:
+        partition = Partition([batch(0, 5, leader_epoch=0)], end=5, epoch_ends={0: (0, 5)})
+        log = ScriptedLog(partition)
+
+        def dying(request: Request) -> Answer | None:
+            return HangUp() if isinstance(request, OffsetForLeaderEpochRequest) else metadata(request)
+
+        def metadata(request: Request) -> Answer | None:
+            if not isinstance(request, MetadataRequest):
+                return None
+            if other.of(OffsetForLeaderEpochRequest):
+                broker.leader_epoch = 2
+            answer = broker.metadata(request)
+            answer.brokers.append(MetadataBroker(node_id=NEAR_ID, host=other.address.host, port=other.address.port))
+            if broker.leader_epoch == 1:
+                answer.topics[0].partitions[0].leader_id = NEAR_ID
+            return answer
+
+        async with log.broker() as broker, ScriptedBroker(dying) as other:
+            broker.script = lambda request: metadata(request) or log(request)
+            async with AsyncConsumer(config_for(broker)) as consumer:
+                consumer.assign([EVENTS])
+                assert len(await consumer.poll(5)) == 5
+                broker.leader_epoch = 1
+                partition.batches.append(batch(5, 5, leader_epoch=2))
+                partition.end = 10
+                log.changed()
+                assert [record.offset for record in await consumer.poll(5)] == [5, 6, 7, 8, 9]
+
+    run(scenario)
+
+
 def test_truncated_records_that_were_not_returned_are_dropped_silently() -> None:
     async def scenario() -> None:
         partition = Partition([batch(0, 5, leader_epoch=0)], end=5, epoch_ends={0: (0, 3)})
