@@ -304,23 +304,31 @@ class ClusterMember:
     # --- configs ------------------------------------------------------------------------------------------------------
 
     async def _learn_topics(self, names: Collection[str]) -> None:
-        """Reads what topics set themselves. If ZooKeeper cannot be reached, their logs get the broker's defaults until
-        it can."""
+        """Reads what topics set themselves. If ZooKeeper cannot be reached, or the server of this broker does not have
+        the topics yet, their logs get the broker's defaults until it can, or has."""
+        left = names
         try:
-            async with asyncio.timeout(_TREE_TIMEOUT_S):
-                await self._broker.configs.learn_topics(names)
+            for _ in range(round(_TREE_LAG_S / _LOOK_AGAIN_S)):
+                async with asyncio.timeout(_TREE_TIMEOUT_S):
+                    left = await self._broker.configs.learn_topics(left)
+                if not left:
+                    return
+                await asyncio.sleep(_LOOK_AGAIN_S)
         except (CoordinationError, ZnodeError, TimeoutError) as error:
             _logger.warning("could not read the configs of %d topics, and will try again: %s", len(names), error)
-            self._begin(self._learn_later(names), "learning topic configs")
+        else:
+            _logger.warning("ZooKeeper does not have %d topics of the controller's yet; will look again", len(left))
+        self._begin(self._learn_later(left), "learning topic configs")
 
     async def _learn_later(self, names: Collection[str]) -> None:
-        while True:
+        left = names
+        while left:
             await asyncio.sleep(_RETRY_S)
             try:
-                await self._broker.configs.learn_topics(names)
-            except CoordinationError:
+                left = await self._broker.configs.learn_topics(left)
+            except (CoordinationError, ZnodeError):
                 continue
-            return
+            left = [name for name in left if self._broker.metadata.topic(name) is not None]  # deleted meanwhile
 
     def topic_config_changed(self, name: str) -> None:
         config = self._broker.configs.log_config(name)

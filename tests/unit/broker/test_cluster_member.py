@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ottla.base.coordination import SessionExpiredError
+from ottla.base.coordination import SessionExpiredError, Watch, Znode
 from ottla.base.error_codes import ErrorCode
 from ottla.base.ids import TopicPartition
 from ottla.broker.broker import Broker
@@ -28,6 +28,7 @@ from ottla.wire.messages.produce import (
 )
 from ottla.zookeeper import paths
 from ottla.zookeeper.client.tree import ZooKeeperTree
+from ottla.zookeeper.paths import ConfigKind
 from support.brokers import Client, batch_of, broker_in_loop
 from support.trees.servers import embedded_server, expire_session
 from support.waiting import until
@@ -117,6 +118,38 @@ def test_records_are_committed_when_both_have_them(tmp_path: Path) -> None:
         assert follower.log.next_offset == 1
         assert follower.log.config.retention_ms == 12345
         await until(lambda: follower.high_watermark == 1)
+
+    with_pair(tmp_path, work)
+
+
+@pytest.mark.parametrize("reads", [1, 1000])
+def test_the_configs_of_a_topic_are_read_when_the_broker_s_zookeeper_server_has_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reads: int
+) -> None:
+    """The server is behind that of the controller, for a moment or for long."""
+    monkeypatch.setattr("ottla.broker.cluster_member._TREE_LAG_S", 0.02)
+    monkeypatch.setattr("ottla.broker.cluster_member._LOOK_AGAIN_S", 0.01)
+    monkeypatch.setattr("ottla.broker.cluster_member._RETRY_S", 0.01)
+    hidden = {paths.topic("orders"), paths.config(ConfigKind.TOPICS, "orders")}
+
+    async def work(first: Broker, second: Broker) -> None:
+        get_many, left = second.coordination.get_many, [reads]
+
+        async def some(asked: Sequence[str], watch: Watch | None = None) -> list[Znode | None]:
+            found = await get_many(asked, watch)
+            if left[0] > 0 and not hidden.isdisjoint(asked):
+                left[0] -= 1
+                return [None if path in hidden else node for path, node in zip(asked, found, strict=True)]
+            return found
+
+        monkeypatch.setattr(second.coordination, "get_many", some)
+        await create(first, 2, 1, retention_ms="12345")
+        leader = await orders(second, leads=True)
+        if reads > 1:
+            assert leader.log is not None
+            assert leader.log.config.retention_ms != 12345
+            left[0] = 1
+        await until(lambda: leader.log is not None and leader.log.config.retention_ms == 12345)
 
     with_pair(tmp_path, work)
 

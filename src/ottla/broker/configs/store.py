@@ -129,12 +129,20 @@ class ConfigStore:
         self.for_broker, self.for_all_brokers = for_broker, for_all_brokers
         self._become(merged)
 
-    async def learn_topics(self, names: Collection[str]) -> None:
+    async def learn_topics(self, names: Collection[str]) -> list[str]:
         """Reads what topics set themselves, unless they are known. A topic that another broker created comes without
-        notification: to be called before the first log of a topic is created, and before its configs are described."""
-        if any(name not in self._topics for name in names):
-            async with self._changing:
-                await self._read_topics([name for name in names if name not in self._topics])
+        notification: to be called before the first log of a topic is created, and before its configs are described.
+        Returns the topics that are not in the tree, as far as this broker's ZooKeeper server knows. It may be behind
+        the controller's: then they have settings that cannot be read yet."""
+        if all(name in self._topics for name in names):
+            return []
+        async with self._changing:
+            unknown = [name for name in names if name not in self._topics]
+            # First: the settings of a topic are written before it, or with it.
+            nodes = await self._coordination.get_many([topic_path(name) for name in unknown])
+            there = {name: node is not None for name, node in zip(unknown, nodes, strict=True)}
+            await self._read_topics([name for name in unknown if there[name]])
+        return [name for name in unknown if not there[name]]
 
     async def _read_topics(self, names: Iterable[str]) -> None:
         paths = {name: config_path(ConfigKind.TOPICS, name) for name in names}

@@ -171,7 +171,17 @@ def test_topics_that_another_broker_created_are_learnt(tmp_path: Path) -> None:
     async def use(first: Follower, second: Follower) -> None:
         await first.topic("orders", retention_ms="5")
         assert second.configs.topic_config("orders") == {}
-        await second.configs.learn_topics(["orders"])
+        assert await second.configs.learn_topics(["orders"]) == []
+        assert second.configs.log_config("orders").retention_ms == 5
+
+    with_two(tmp_path, use)
+
+
+def test_a_topic_that_is_not_in_the_tree_yet_is_not_taken_for_one_without_configs(tmp_path: Path) -> None:
+    async def use(first: Follower, second: Follower) -> None:
+        assert await second.configs.learn_topics(["orders"]) == ["orders"]
+        await first.topic("orders", retention_ms="5")
+        assert await second.configs.learn_topics(["orders"]) == []
         assert second.configs.log_config("orders").retention_ms == 5
 
     with_two(tmp_path, use)
