@@ -257,7 +257,10 @@ class ClusterMember:
                 if node is not None:
                     coordinator.log.known_partition_count = len(TopicAssignment.decode(path, node.data).partitions)
                     self._broker.metadata.wake()
-                return
+                    return
+                if self._broker.metadata.topic(coordinator.log.topic) is None:  # it was deleted meanwhile
+                    return
+                await asyncio.sleep(_LOOK_AGAIN_S)  # the server of this broker is behind the controller's
             except ZnodeError as error:
                 _logger.error("there can be no coordinator for %s: %s", coordinator.purpose, error)
                 return

@@ -17,6 +17,7 @@ from ottla.broker.broker import Broker
 from ottla.broker.cluster_member import ClusterMember
 from ottla.broker.configs.change_listener import ConfigChangeListener
 from ottla.controller.errors import ControllerError
+from ottla.controller.topic_names import OFFSETS_TOPIC
 from ottla.controller.wanted_topics import WantedTopic
 from ottla.replication.partition import Partition
 from ottla.wire.messages.metadata import MetadataRequest, MetadataResponse, MetadataTopic
@@ -150,6 +151,36 @@ def test_the_configs_of_a_topic_are_read_when_the_broker_s_zookeeper_server_has_
             assert leader.log.config.retention_ms != 12345
             left[0] = 1
         await until(lambda: leader.log is not None and leader.log.config.retention_ms == 12345)
+
+    with_pair(tmp_path, work)
+
+
+def test_partitions_of_coordinators_are_counted_when_the_broker_s_zookeeper_server_has_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def work(first: Broker, second: Broker) -> None:
+        get, is_behind, reads = second.coordination.get, True, [0, 0]
+        coordinator = second.coordinators[OFFSETS_TOPIC].log
+
+        async def old(path: str, watch: Watch | None = None) -> Znode | None:
+            if path != paths.topic(OFFSETS_TOPIC):
+                return await get(path, watch)
+            reads[0] += 1
+            found = await get(path, watch)
+            reads[1] += 1
+            return None if is_behind else found
+
+        monkeypatch.setattr(second.coordination, "get", old)
+        await create(first, 2, 1, name=OFFSETS_TOPIC)
+        partitions, name = second.replicas.partitions, TopicPartition(OFFSETS_TOPIC, 0)
+        await until(lambda: name in partitions and len(partitions[name].isr) == 2)
+        controller = member(first).controller
+        await until(lambda: controller.is_idle and not controller.request_queue_size)  # no more news of the topic
+        await until(lambda: 0 < reads[0] == reads[1])
+        assert second.metadata.topic(OFFSETS_TOPIC) is not None
+        assert not coordinator.partition_count
+        is_behind = False
+        await until(lambda: coordinator.partition_count == 1)
 
     with_pair(tmp_path, work)
 
