@@ -338,6 +338,7 @@ class ClusterMember:
         for (topic, _), partition in self._broker.replicas.partitions.items():
             if topic == name and partition.log is not None:
                 partition.log.update_config(config)
+                partition.config_changed()
         self._throttle(name)
         if _is_true(self._broker.configs.topic_config(name).get(_UNCLEAN)):
             self.controller.unclean_election_enabled(name)
@@ -346,6 +347,8 @@ class ClusterMember:
         configs = self._broker.configs
         for log in self._broker.directories.logs():
             log.update_config(configs.log_config(log.partition.topic))
+        for partition in self._broker.replicas.partitions.values():
+            partition.config_changed()
         if _UNCLEAN in keys and configs.current(_UNCLEAN):
             self.controller.unclean_election_enabled()
         if "num.replica.fetchers" in keys:

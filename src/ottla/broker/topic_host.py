@@ -129,6 +129,7 @@ class TopicHost:
             partition = self._broker.replicas.partitions.get(TopicPartition(name, index))
             if partition is not None and partition.log is not None:
                 partition.log.update_config(config)
+                partition.config_changed()
 
     async def close(self) -> None:
         """Waits until all failed replicas are reported to the controller."""

@@ -185,6 +185,13 @@ class Partition:
         self.advance_high_watermark()
         self._wake()
 
+    def config_changed(self) -> None:
+        """The log has another config. More may be committed than before: with fewer replicas, or before the disk."""
+        if self.advance_high_watermark():
+            self._wake_readers()
+        else:
+            self._produces.changed(self)
+
     def check_waiting(self) -> None:
         """Checks all waiting operations: this broker may no longer replicate the partition."""
         self._wake()

@@ -185,6 +185,32 @@ def test_partitions_of_coordinators_are_counted_when_the_broker_s_zookeeper_serv
     with_pair(tmp_path, work)
 
 
+@pytest.mark.parametrize("of", ["the topic", "all brokers"])
+def test_records_are_committed_when_fewer_replicas_are_enough(tmp_path: Path, of: str) -> None:
+    """Without another append, which would come only from producers that do not wait for these records."""
+    key = "min.insync.replicas"
+
+    async def work(first: Broker, second: Broker) -> None:
+        if of == "all brokers":
+            await first.configs.alter_broker(None, lambda before: {**before, key: "2"})
+            await create(first, 1, 2)
+        else:
+            await create(first, 1, 2, min_insync_replicas="2")
+        leader = await orders(first, leads=True)
+        await until(lambda: len(leader.isr) == 2)
+        await member(second).leave()
+        await until(lambda: leader.isr == (1,))
+        assert await produce(first, acks=1) is ErrorCode.NONE
+        assert leader.high_watermark == 0
+        if of == "all brokers":
+            await first.configs.alter_broker(None, lambda before: {**before, key: "1"})
+        else:
+            await first.configs.alter_topics({"orders": lambda before: {**before, key: "1"}})
+        await until(lambda: leader.high_watermark == 1)
+
+    with_pair(tmp_path, work)
+
+
 def test_a_topic_is_created_through_any_broker(tmp_path: Path) -> None:
     async def work(_: Broker, second: Broker) -> None:
         request = MetadataRequest(topics=[MetadataTopic(name="orders")], allow_auto_topic_creation=True)
