@@ -312,9 +312,9 @@ class ClusterController:
             self._moved,
         )
         self._tell(self._broker_id)
-        await self._tree.get(paths.CONTROLLER, self._on_controller_node)
+        own = await self._tree.get(paths.CONTROLLER, self._on_controller_node)
         try:
-            await active.start(self._watch.gone)
+            await active.start(self._watch.gone, 0 if own is None else own.created_ms)
             self._watch.taken_over(active.context.brokers)
             self.last_failover_s = active.failover_s
         except ControllerMovedError as error:

@@ -17,6 +17,8 @@ class LiveBroker:
     broker_id: int
     epoch: int
     registration: BrokerRegistration
+    registered_ms: int = 0
+    """By ZooKeeper's clock, unlike the timestamp in the registration, which is by the broker's."""
 
 
 class ControlLinks(Protocol):

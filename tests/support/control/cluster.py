@@ -39,6 +39,7 @@ class Member:
         self.rack = rack
         self.has_crashed = False
         """Its machine went down: what was not flushed may be lost."""
+        self.clock = ManualClock()
         self.host = cluster.hosts.setdefault(broker_id, FencedBroker(broker_id))
         self.session: MemorySession
         self.coordination: RenewedSession
@@ -54,14 +55,14 @@ class Member:
             each.links.wake()
         self.coordination = RenewedSession(self.session)
         self.controller = ClusterController(
-            self.coordination, self.links, self.broker_id, self.cluster.settings, ManualClock()
+            self.coordination, self.links, self.broker_id, self.cluster.settings, self.clock
         )
         await self.controller.start()
 
     def register(self) -> None:
         registration = BrokerRegistration(
             (Endpoint("PLAINTEXT", "PLAINTEXT", "localhost", 9092),),
-            ManualClock().now_ms(),
+            self.clock.now_ms(),
             self.rack,
             may_have_lost_data=self.has_crashed,
         )

@@ -30,6 +30,8 @@ class MemoryTree:
         self.nodes: dict[str, StoredNode | None] = {ROOT: StoredNode(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, None, None)}
         self.sessions: dict[int, MemorySession] = {}
         self.zxid = 0
+        self.passed_ms = 0
+        """Of the clock of the server, beside a millisecond for each write."""
         self._ids = count(1000)
         self.transactions: list[tuple[Operation, ...]] = []
         """Every transaction that was done, in order."""
@@ -44,7 +46,7 @@ class MemoryTree:
     def apply(self, operations: Sequence[Operation], session_id: int, *, parents: bool = False) -> list[str]:
         self.zxid += 1
         found = _Found(self.nodes)
-        transaction = Transaction(found, self.zxid, now_ms=self.zxid, session_id=session_id)
+        transaction = Transaction(found, self.zxid, now_ms=self.zxid + self.passed_ms, session_id=session_id)
         made = []
         for operation in operations:
             if parents and isinstance(operation, Create):

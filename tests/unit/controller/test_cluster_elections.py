@@ -277,6 +277,41 @@ async def test_registrations_that_outlast_their_processes_do_not_count(cluster: 
 
 
 @on_cluster
+async def test_clocks_of_machines_do_not_tell_who_may_have_lost_records(cluster: ControlCluster) -> None:
+    """A machine may have any time when it comes back after a power cut."""
+    await all_down(cluster)
+    member = cluster.members[2]
+    member.has_crashed = True
+    member.clock.set_now_ms(0)
+    await cluster.restart(1)
+    await cluster.restart(2)
+    assert (cluster.state("t").leader, cluster.state("t").isr) == (-1, (2, 3))
+    await cluster.restart(3)
+    assert (cluster.state("t").leader, cluster.state("t").isr) == (3, (3,))
+
+
+@pytest.mark.parametrize(("passed_ms", "leader", "isr"), [(29_000, -1, (2, 3)), (31_000, 2, (2,))])
+def test_a_new_controller_takes_the_age_of_a_doubt_from_zookeeper(
+    passed_ms: int, leader: int, isr: tuple[int, ...]
+) -> None:
+    @on_cluster
+    async def work(cluster: ControlCluster) -> None:
+        await all_down(cluster)
+        cluster.members[2].has_crashed = True
+        cluster.members[2].clock.set_now_ms(2**42)
+        await cluster.restart(1)
+        await cluster.restart(2)
+        cluster.members[1].session.watches.clear()
+        cluster.members[2].session.watches.clear()
+        cluster.tree.passed_ms += passed_ms
+        await cluster.kill(1)
+        await cluster.restart(1)
+        assert (cluster.state("t").leader, cluster.state("t").isr) == (leader, isr)
+
+    work()
+
+
+@on_cluster
 async def test_the_first_isr_member_to_come_back_may_lead(cluster: ControlCluster) -> None:
     await cluster.start(1, 2, 3)
     await cluster.create("t", (2, 3))

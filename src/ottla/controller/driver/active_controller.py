@@ -103,9 +103,9 @@ class ActiveController:
 
     # --- begin and end ----------------------------------------------------------------------------------------------
 
-    async def start(self, gone: Mapping[int, int]) -> None:
+    async def start(self, gone: Mapping[int, int], elected_ms: int) -> None:
         """Failover. Raises if it cannot be finished: the caller then resigns. `gone` are brokers whose processes are
-        known to be gone, with their epochs."""
+        known to be gone, with their epochs. `elected_ms` is by ZooKeeper's clock."""
         began_s = self._clock.monotonic_s()
         await self._set_up_features()
         tree, context = self.tree, self.context
@@ -129,7 +129,7 @@ class ActiveController:
         states = await self.work.read_states(list(context.all_partitions()))
         for partition, leadership in states.items():
             context.set_leadership(partition, leadership)
-        context.doubt(self._doubtful(list(brokers.values())))
+        context.doubt(self._doubtful(list(brokers.values()), elected_ms))
         for broker in brokers.values():
             self._channels.add(broker)
         read_s = self._clock.monotonic_s() - began_s
@@ -265,16 +265,18 @@ class ActiveController:
         if dead:
             await self.run(self.core.brokers_failed(dead))
 
-    def _doubtful(self, brokers: Sequence[LiveBroker]) -> list[int]:
-        """Brokers that may lack committed records, since a short while ago. Others are waited for that long."""
+    def _doubtful(self, brokers: Sequence[LiveBroker], elected_ms: int | None = None) -> list[int]:
+        """Brokers that may lack committed records, since a short while ago. Others are waited for that long. Those that
+        registered before the election have done so for a while, by ZooKeeper's clock: a machine that comes back after
+        a power cut may have any time."""
         found = []
         for broker in brokers:
-            age_s = (self._clock.now_ms() - broker.registration.timestamp_ms) / 1000
+            age_s = 0.0 if elected_ms is None else max(0.0, (elected_ms - broker.registered_ms) / 1000)
             if broker.registration.may_have_lost_data and age_s < _DOUBT_S:
                 _logger.warning("broker %d may have lost records with its machine: others lead", broker.broker_id)
                 found.append(broker.broker_id)
                 loop = asyncio.get_running_loop()
-                self._timers.append(loop.call_later(_DOUBT_S - max(age_s, 0), self._trust, broker))
+                self._timers.append(loop.call_later(_DOUBT_S - age_s, self._trust, broker))
         return found
 
     def _trust(self, broker: LiveBroker) -> None:

@@ -36,7 +36,7 @@ async def read_some_brokers(
         except ZnodeError as error:
             _logger.error("ignoring broker %d: %s", broker_id, error)
             continue
-        found[broker_id] = LiveBroker(broker_id, node.created_zxid, registration)
+        found[broker_id] = LiveBroker(broker_id, node.created_zxid, registration, node.created_ms)
     return found
 
 
