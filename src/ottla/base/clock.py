@@ -13,6 +13,11 @@ class Clock(Protocol):
     def monotonic_s(self) -> float: ...
 
 
+def passed_ms(clock: Clock) -> int:
+    """Milliseconds that pass evenly, whatever happens to the wall clock. Only differences mean anything."""
+    return round(clock.monotonic_s() * 1000)
+
+
 class SystemClock:
     """The system's clock."""
 

@@ -20,7 +20,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Final
 
-from ottla.base.clock import Clock
+from ottla.base.clock import Clock, passed_ms
 from ottla.base.disk import Disk, Lock, is_full
 from ottla.base.ids import ZERO_UUID, TopicPartition, Uuid
 from ottla.log import names
@@ -195,7 +195,7 @@ class LogDirectories:
             folder = path / name
             if names.DELETED_FOLDER.fullmatch(name) or names.FUTURE_FOLDER.fullmatch(name):
                 if self.disk.is_directory(folder):
-                    self._discarded.find(folder, self.clock.now_ms())
+                    self._discarded.find(folder, passed_ms(self.clock))
             elif (partition := names.parse_partition_folder(name)) is not None:
                 found.append((partition, folder))
 
@@ -433,7 +433,7 @@ class LogDirectories:
 
     def _discard(self, directory: LogDirectory, partitions: Sequence[TopicPartition], unique: Uuid) -> Deletion:
         """Forgets the partitions; what it returns renames their folders."""
-        now_ms = self.clock.now_ms()
+        now_ms = passed_ms(self.clock)
         discarded = []
         for partition in partitions:
             log = directory.logs.pop(partition)
@@ -557,7 +557,7 @@ class LogDirectories:
     def remove_later(self) -> list[tuple[LogDirectory, Task]]:
         """Closes files that were deleted long enough ago. The returned tasks, one per directory, remove them in a
         thread, because unlinking large files takes long. A task raises `OSError`; the next one tries again."""
-        now_ms = self.clock.now_ms()
+        now_ms = passed_ms(self.clock)
         return [(directory, self._removal(directory, now_ms)) for directory in self.online()]
 
     def _removal(self, directory: LogDirectory, now_ms: int) -> Task:

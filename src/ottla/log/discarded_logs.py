@@ -6,6 +6,8 @@
 
 Only the new name is written, and nothing is synced: the content of the folder is worthless. If a folder keeps its old
 name in a crash, the next start finds it as the log of a deleted topic.
+
+Times are `base.clock.passed_ms`: a wall clock that is set forward must not cut the delay short.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Final, NamedTuple, NoReturn
 from zlib import crc32
 
-from ottla.base.clock import Clock
+from ottla.base.clock import Clock, passed_ms
 from ottla.base.disk import Buffer, Disk, SyncFailedError, is_full
 from ottla.base.file_slice import FileSlice
 from ottla.base.ids import TopicPartition, Uuid
@@ -119,7 +119,7 @@ class PartitionLog:
         """Called when `flush.messages` records wait for the disk: flushes at once, unless a thread should do it."""
         self._segments = segments
         self._bases = [segment.base_offset for segment in segments]
-        self._last_flush_ms = clock.now_ms()
+        self._flushed_ms = passed_ms(clock)
         self._removable: list[tuple[int, Segment]] = []
         self._bound_position: tuple[Segment, int, int, int] | None = None
         self._flushing = threading.Lock()
@@ -690,7 +690,7 @@ class PartitionLog:
         self._segments = sorted([*kept, *new], key=lambda segment: segment.base_offset)
         self._bases = [segment.base_offset for segment in self._segments]
         self._bound_position = None
-        due_ms = self.clock.now_ms() + self.config.file_delete_delay_ms
+        due_ms = passed_ms(self.clock) + self.config.file_delete_delay_ms
         for segment in old:
             segment.rename_suffix("", DELETED)
             self._removable.append((due_ms, segment))
@@ -706,7 +706,7 @@ class PartitionLog:
         """The segments deleted `file.delete.delay.ms` ago, closed. Any thread may remove their files."""
         if not self._removable:
             return []
-        now_ms = self.clock.now_ms()
+        now_ms = passed_ms(self.clock)
         due = [segment for due_ms, segment in self._removable if due_ms <= now_ms]
         self._removable = [pair for pair in self._removable if pair[0] > now_ms]
         for segment in due:
@@ -745,12 +745,12 @@ class PartitionLog:
             if shortenings != self._shortenings:
                 return False
             self.recovery_point = max(self.recovery_point, end)
-            self._last_flush_ms = self.clock.now_ms()
+            self._flushed_ms = passed_ms(self.clock)
         return True
 
     def is_flush_due(self) -> bool:
         """Whether `flush.ms` have passed since the last flush, with something to flush."""
-        waited_ms = self.clock.now_ms() - self._last_flush_ms
+        waited_ms = passed_ms(self.clock) - self._flushed_ms
         return self.next_offset > self.recovery_point and waited_ms >= self.config.flush_ms
 
     def update_config(self, config: LogConfig) -> None:

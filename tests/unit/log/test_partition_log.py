@@ -36,6 +36,7 @@ from support.logs.checker import check, records_in
 from support.logs.home import PARTITION, Home
 
 SMALL = LogConfig(segment_bytes=1000, index_interval_bytes=150)
+DAY_MS = 86_400_000
 """Some twelve batches of one record a segment, an index entry for every second."""
 
 
@@ -975,8 +976,10 @@ def test_files_are_renamed_first_and_removed_later(home: Home) -> None:
     assert all(name.endswith((".deleted", ".snapshot")) for name in files)
     assert records_of(under_way.read())[0].offset == 0, "a response under way can still be sent"
     home.clock.advance_ms(499)
+    home.clock.set_now_ms(home.clock.now_ms() + DAY_MS)
     assert log.remove_due() == 0
     home.clock.advance_ms(1)
+    home.clock.set_now_ms(home.clock.now_ms() - 2 * DAY_MS)
     assert log.remove_due() == 2
     assert not [name for name in home.names() if name.endswith(".deleted")]
     check(log)
@@ -1013,7 +1016,10 @@ def test_flush_by_time(home: Home) -> None:
     fill(log, 1)
     home.clock.advance_ms(99)
     assert not log.is_flush_due()
+    home.clock.set_now_ms(home.clock.now_ms() + DAY_MS)
+    assert not log.is_flush_due(), "the wall clock was set, no time has passed"
     home.clock.advance_ms(1)
+    home.clock.set_now_ms(home.clock.now_ms() - 2 * DAY_MS)
     assert log.is_flush_due()
 
 
