@@ -1,29 +1,21 @@
-"""FindCoordinator (10): the broker that coordinates a group, or the transactions of a transactional id.
-
-The coordinator's topic is created at the first request. Kafka answers meanwhile that no coordinator is available, and
-the client retries; here the first response waits for the topic.
-"""
+"""FindCoordinator (10): the broker that coordinates a group, or the transactions of a transactional id."""
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.base.error_codes import ErrorCode
+from ottla.broker.coordinators import coordinator_topics
 from ottla.broker.handlers import handles
-from ottla.broker.metadata.automatic_topics import NEW_TOPIC_WAIT_S, automatic_topic
 from ottla.broker.metadata.availability import leader_of
 from ottla.broker.requests.api import RequestContext
-from ottla.controller.errors import ControllerError
 from ottla.controller.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from ottla.coordinator.partitioning import partition_for
 from ottla.wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
-
-_logger = logging.getLogger(__name__)
 
 _GROUP: Final = 0
 _TRANSACTION: Final = 1
@@ -38,7 +30,7 @@ def find_coordinator(
     broker: Broker, request: FindCoordinatorRequest, context: RequestContext
 ) -> FindCoordinatorResponse | Coroutine[Any, Any, FindCoordinatorResponse]:
     topic = _TOPICS.get(request.key_type)
-    if topic is not None and broker.metadata.topic(topic) is None:
+    if topic is not None and coordinator_topics.is_missing(broker, topic):
         return _with_new_topic(broker, topic, request, context)
     return _response(broker, request, context)
 
@@ -46,20 +38,7 @@ def find_coordinator(
 async def _with_new_topic(
     broker: Broker, topic: str, request: FindCoordinatorRequest, context: RequestContext
 ) -> FindCoordinatorResponse:
-    cache, coordinator = broker.metadata, broker.coordinators[topic]
-    wanted = automatic_topic(topic, broker.config, len(cache.brokers))
-    reason = f"automatically, for {coordinator.purpose}"
-    try:
-        (outcome,) = await broker.controller.auto_create_topics([wanted], reason)
-    except ControllerError as error:
-        outcome = error
-    if isinstance(outcome, ControllerError) and outcome.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
-        _logger.error("%s, for %s, could not be created: %s", topic, coordinator.purpose, outcome)
-    else:  # if another request created it first, its leaders may still be unknown here
-        await cache.until(
-            lambda: (coordinator.log.partition_count and cache.has_leaders(topic)) or None,
-            NEW_TOPIC_WAIT_S,
-        )
+    await coordinator_topics.create(broker, topic)
     return _response(broker, request, context)
 
 

@@ -109,6 +109,19 @@ def test_offsets_count_when_the_transaction_commits(tmp_path: Path, version: int
     with_client(tmp_path, work, **FEW)
 
 
+def test_a_group_that_nobody_has_joined_may_be_the_first(tmp_path: Path) -> None:
+    """Its coordinator was never looked for, so the topic of groups is not there yet."""
+
+    async def work(client: Client) -> None:
+        producer = TransactionalProducer(client)
+        assert await producer.init() is NONE
+        assert client.broker.metadata.topic("__consumer_offsets") is None
+        await add(producer)
+        assert await producer.end() is NONE
+
+    with_client(tmp_path, work, **FEW)
+
+
 @pytest.mark.parametrize(
     ("version", "error"), [(3, ErrorCode.INVALID_TXN_STATE), (4, ErrorCode.TRANSACTION_ABORTABLE), (5, NONE)]
 )
