@@ -8,10 +8,14 @@ from collections.abc import Callable, Iterator
 import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
+import ottla
 from ottla import Admin
+from ottla.client.administer.brokers import VersionRange
 from ottla.client.administer.topics import NewTopic
 from ottla.coordinator.partitioning import partition_for
 from ottla.testing.cluster import Cluster
+from ottla.zookeeper import paths
+from ottla.zookeeper.znodes import BrokerRegistration, Endpoint
 from support.cluster.traffic import DELIVERY_S, new_topic
 from support.waiting import wait_until
 
@@ -19,6 +23,8 @@ pytestmark = pytest.mark.xdist_group("cluster")
 
 BROKERS = {1, 2, 3}
 STATE_PARTITIONS = 3
+OLDER = 9
+VERSION_2 = {"transaction.version": VersionRange(2, 2)}
 Start = Callable[[str], Producer]
 
 
@@ -180,3 +186,70 @@ def test_a_decision_outlasts_its_coordinator(cluster: Cluster, start: Start) -> 
     send(producer, topic, b"b")
     producer.commit_transaction(DELIVERY_S)
     eventually(cluster, topic, [b"a", b"b"])
+
+
+def test_the_cluster_goes_back_to_version_1_and_forward_again_while_transactions_are_open(
+    cluster: Cluster, start: Start
+) -> None:
+    """A broker of Kafka 3.9 joins and leaves: one that does not know transaction version 2."""
+    topic = new_topic(cluster, 3)
+    old = start(f"{topic}-old")
+    expected: list[list[bytes]] = [[], [], []]
+    settings = {"bootstrap.servers": cluster.bootstrap, "transactional.id": topic, "linger.ms": 0}
+    with ottla.Producer(settings) as new, Admin({"bootstrap.servers": cluster.bootstrap}) as admin:
+        new.init_transactions()
+
+        def transactions(name: str, change: Callable[[], None] | None = None) -> None:
+            """The first partition is written to before the change, the others after it."""
+            new.begin_transaction()
+            old.begin_transaction()
+            for partition in range(3):
+                for producer, value in ((new, b"new "), (old, b"old ")):
+                    value += name.encode()
+                    if producer is new:
+                        new.send(topic, value, partition=partition).result(DELIVERY_S)
+                    else:
+                        send(old, topic, value, partition=partition)
+                    if name != "aborted":
+                        expected[partition].append(value)
+                if change is not None and not partition:
+                    change()
+            if name == "aborted":
+                new.abort_transaction()
+                old.abort_transaction(DELIVERY_S)
+            else:
+                new.commit_transaction()
+                old.commit_transaction(DELIVERY_S)
+
+        def versions_are(wanted: dict[str, VersionRange]) -> None:
+            wait_until(
+                lambda: all(admin.describe_features(each).finalized == wanted for each in cluster.brokers),
+                f"not all brokers say that {wanted} is in force",
+                limit_s=DELIVERY_S,
+            )
+
+        def join() -> None:
+            node = BrokerRegistration((Endpoint("PLAINTEXT", "PLAINTEXT", "127.0.0.1", 1),), 0).encode()
+            cluster.view.ask(lambda tree: tree.create(paths.broker(OLDER), node, ephemeral=True))
+            versions_are({})
+
+        def leave() -> None:
+            cluster.view.ask(lambda tree: tree.delete(paths.broker(OLDER)))
+            versions_are(VERSION_2)
+
+        versions_are(VERSION_2)
+        transactions("before")
+        try:
+            transactions("at the joining", join)
+            transactions("with version 1")
+            transactions("aborted")
+            transactions("at the leaving", leave)
+        finally:
+            if OLDER in cluster.view.brokers():
+                leave()
+        transactions("aborted")
+        transactions("after")
+        for partition, values in enumerate(expected):
+            eventually(cluster, topic, values, partition)
+        places = [ottla.TopicPartition(topic, index) for index in range(3)]
+        assert admin.find_hanging_transactions(places, max_transaction_timeout=0.0) == []
