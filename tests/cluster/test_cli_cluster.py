@@ -11,6 +11,7 @@ import pytest
 
 from ottla.testing.cluster import Cluster
 from support.clients.command_line import Ottla, caller
+from support.cluster.traffic import read, write
 from support.waiting import wait_until
 
 pytestmark = pytest.mark.xdist_group("cluster")
@@ -116,3 +117,30 @@ def _back_again(cluster: Cluster, ottla: Ottla, gone: int) -> None:
         lambda: json_of(ottla("cluster", "problems", "--json")) == [], "the broker does not catch up after its return"
     )
     assert len(json_of(ottla("elect", "preferred", "--topic", "orders", "--json"))) == 2
+
+
+def test_a_move_that_takes_too_long_is_cancelled_and_run_again(cluster: Cluster, ottla: Ottla, tmp_path: Path) -> None:
+    ottla("topics", "create", "heavy", "--replication-factor", "2")
+    values = [b"%d" % number + bytes(10_000) for number in range(300)]  # more than one response
+    write(cluster, "heavy", values)
+    (before,) = partitions(ottla, "heavy")
+    (added,) = set(IDS) - set(before["replicas"])
+    folder = cluster.brokers[added].directory / "data" / "logs" / "heavy-0"
+    file = tmp_path / "heavy.json"
+    ottla("reassign", "plan", "--rebalance", "-r", "3", "-t", "heavy", "-o", str(file))
+    ottla("reassign", "run", str(file), "--throttle", "1KB", "--no-wait")
+    wait_until(folder.exists, "the new replica is not begun")
+    (move,) = json_of(ottla("reassign", "list", "--json"))
+    assert (move["topic"], move["adding"], move["removing"]) == ("heavy", [added], [])
+    assert "throttled" in ottla("configs", "describe", "--topic", "heavy")
+    assert "Cancelled 1 reassignment." in ottla("reassign", "cancel", str(file), "--yes")
+    assert json_of(ottla("reassign", "list", "--json")) == []
+    (after,) = partitions(ottla, "heavy")
+    assert after["replicas"] == before["replicas"]
+    cluster.wait_for_isr("heavy", 0, before["replicas"])
+    assert "throttled" not in ottla("configs", "describe", "--topic", "heavy")
+    assert "throttled" not in ottla("configs", "describe", "--broker", str(added))
+    wait_until(lambda: not folder.exists(), "what was copied stays on the disk")
+    assert "Completed" in ottla("reassign", "run", str(file))
+    cluster.wait_for_isr("heavy", 0, IDS)
+    assert read(cluster, "heavy", len(values)) == values
