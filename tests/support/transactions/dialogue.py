@@ -21,6 +21,10 @@ from ottla.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTransaction,
 )
+from ottla.wire.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
 from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from ottla.wire.messages.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
 from ottla.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
@@ -93,6 +97,7 @@ class TransactionDialogue:
                 self._partitions,
                 self._batches,
                 self._offsets,
+                *((self._members,) if self._has_version_2 else ()),
                 self._questions,
                 self._coordinators,
             ):
@@ -206,6 +211,47 @@ class TransactionDialogue:
                 await self._commit_offsets(version, who, instance_id="static", what="an instance of nobody")
             await self._commit_offsets(version, who, group_id="", what="a group without a name")
             await self._end(min(version, 5), who, committed=False)
+
+    async def _members(self) -> None:
+        """Of a group of the consumer protocol, which Kafka 3.9 does not have with ZooKeeper."""
+        epochs = {"a": 0}
+
+        async def beat(member_id: str, epoch: int = 0) -> ErrorCode:
+            request = ConsumerGroupHeartbeatRequest(
+                group_id="h",
+                member_id=member_id,
+                member_epoch=epoch,
+                rebalance_timeout_ms=60_000,
+                subscribed_topic_names=[TOPIC],
+                topic_partitions=[],
+            )
+            answer = await self._ask(request, ConsumerGroupHeartbeatResponse, 1)
+            epochs[member_id] = answer.member_epoch
+            return ErrorCode.of(answer.error_code)
+
+        await self._done(lambda: beat("a"))
+        first = epochs["a"]
+        await self._done(lambda: beat("b"))
+        while epochs["a"] == first:
+            await self._done(lambda: beat("a", first))
+            await asyncio.sleep(_LOOK_AGAIN_S)
+        newest = epochs["a"]
+        for version in range(3, 6):
+            who = await self._begin(f"members-{version}")
+            if version < 5:
+                await self._add_offsets(4, who, "h")
+            for what, member_id, epoch in (
+                ("a member", "a", newest),
+                ("an old epoch", "a", first),
+                ("the epoch before all", "a", 0),
+                ("an epoch to come", "a", newest + 1),
+                ("no epoch", "a", -1),
+                ("an epoch of nobody", "", newest),
+                ("a stranger", "c", newest),
+                ("nobody", "", -1),
+            ):
+                await self._commit_offsets(version, who, group_id="h", member_id=member_id, generation=epoch, what=what)
+            await self._end(version, who, committed=True)
 
     async def _questions(self) -> None:
         who = await self._begin("questions")
@@ -342,9 +388,9 @@ class TransactionDialogue:
                 f"add v5{' to verify' if verify_only else ''} {one.transactional_id}: {', '.join(map(_name, codes))}"
             )
 
-    async def _add_offsets(self, version: int, who: Who) -> ErrorCode:
+    async def _add_offsets(self, version: int, who: Who, group_id: str = "g") -> ErrorCode:
         request = AddOffsetsToTxnRequest(
-            transactional_id=who.name, producer_id=who.producer_id, producer_epoch=who.epoch, group_id="g"
+            transactional_id=who.name, producer_id=who.producer_id, producer_epoch=who.epoch, group_id=group_id
         )
         answer = await self._ask(request, AddOffsetsToTxnResponse, version)
         self._say(f"add offsets v{version}: {_name(answer.error_code)}")
