@@ -15,7 +15,7 @@ from typing import Final
 from ottla.base.error_codes import ErrorCode
 from ottla.client.cluster import Cluster
 from ottla.client.errors import BrokerConnectionError, raise_if_refused
-from ottla.net.client_connection import ClientConnection
+from ottla.net.client_connection import Address, ClientConnection
 from ottla.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 
 _FIRST_VERSION_WITH_SEVERAL_KEYS: Final = 4
@@ -80,6 +80,6 @@ class CoordinatorLink:
         found = answer.coordinators[0] if several else answer
         subject = f"the coordinator of {_SUBJECTS[self._type]} {self.group_id}"
         raise_if_refused(found.error_code, subject, found.error_message)
-        if found.node_id not in self._cluster.brokers:
-            await self._cluster.refresh()
+        if self._cluster.brokers.get(found.node_id) != Address(found.host, found.port):
+            await self._cluster.refresh()  # the broker is new, or has come back elsewhere
         return found.node_id

@@ -25,11 +25,12 @@ from ottla.client.membership.ledger import CommitLedger
 from ottla.client.membership.metadata import GroupMetadata
 from ottla.client.offsets import OffsetAndMetadata
 from ottla.client.subscriptions.subscription import Subscription
-from ottla.wire.messages.find_coordinator import FindCoordinatorRequest
-from ottla.wire.messages.metadata import MetadataRequest
+from ottla.wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+from ottla.wire.messages.metadata import MetadataBroker, MetadataRequest
 from ottla.wire.messages.offset_commit import OffsetCommitRequest
 from ottla.wire.messages.offset_fetch import OffsetFetchRequest
-from support.clients.scripted_broker import KAFKA_2_1, TOPIC_ID, HangUp
+from ottla.wire.schema import Request
+from support.clients.scripted_broker import KAFKA_2_1, TOPIC_ID, Answer, HangUp
 from unit.client.membership.scripted_group import ScriptedGroup
 
 QUICK = ClusterOptions(retry_backoff_s=0.001, retry_backoff_max_s=0.002, reconnect_backoff_s=0.001)
@@ -392,3 +393,33 @@ def test_an_id_that_is_known_no_more_is_looked_up_before_offsets_are_asked_for_a
             assert await offsets.offsets.committed([FIRST]) == {FIRST: None}
 
     run(scenario)
+
+
+def test_a_coordinator_that_is_at_another_address_by_now_is_found_there() -> None:
+    async def scenario() -> None:
+        async with ScriptedGroup() as former, ScriptedGroup() as broker:
+            place = former.address
+
+            def script(request: Request) -> Answer | None:
+                if isinstance(request, MetadataRequest):
+                    answer = broker.metadata(request)
+                    answer.brokers.append(MetadataBroker(node_id=9, host=place.host, port=place.port))
+                    return answer
+                if isinstance(request, FindCoordinatorRequest):
+                    key = request.coordinator_keys[0]
+                    found = Coordinator(key=key, node_id=9, host=place.host, port=place.port, error_message=None)
+                    return FindCoordinatorResponse(coordinators=[found])
+                return None
+
+            broker.script = script
+            async with Cluster([broker.address], QUICK) as cluster, ScriptedGroup() as latter:
+                link = CoordinatorLink(cluster, "group")
+                connection = await link.connection(Lane.OFFSETS)
+                assert connection.address == former.address
+                await former.__aexit__(None, None, None)
+                await connection.wait_closed()
+                place = latter.address
+                connection = await cluster.retry(lambda: link.connection(Lane.OFFSETS), timeout_s=5)
+                assert connection.address == latter.address
+
+    asyncio.run(scenario())
