@@ -188,6 +188,10 @@ class ProducerStates:
                 "each transaction begins with 0"
             )
 
+    def take_over_verifications(self, other: ProducerStates) -> None:
+        """The log of `other` is replaced by this one: batches that wait will be appended here."""
+        self._verifications = other._verifications
+
     # --- append -----------------------------------------------------------------------------------------------------
 
     def check(self, headers: Sequence[BatchHeader], data: Buffer, origin: AppendOrigin) -> DuplicateBatch | None:

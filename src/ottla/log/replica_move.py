@@ -91,6 +91,7 @@ class ReplicaMove:
         copy.update_config(source.config)
         copy.compacted_below = max(copy.compacted_below, source.compacted_below)
         copy.on_roll, copy.on_flush_due = source.on_roll, source.on_flush_due
+        copy.producers.take_over_verifications(source.producers)
         if copy.epochs.entries != source.epochs.entries:
             copy.epochs.clear(write=False)
             for epoch, start_offset in source.epochs.entries:

@@ -13,7 +13,7 @@ from ottla.base.ids import TopicPartition, Uuid
 from ottla.log.append_origin import AppendOrigin
 from ottla.log.config import LogConfig
 from ottla.log.directories import DirectoryOptions, LogDirectories, LogDirectory
-from ottla.log.errors import LogDirectoryError
+from ottla.log.errors import InvalidTransactionStateError, LogDirectoryError
 from ottla.log.local_disk import LocalDisk
 from ottla.log.partition_log import PartitionLog
 from ottla.log.replica_move import MoveError, ReplicaMove
@@ -263,6 +263,22 @@ def test_what_was_attached_to_the_log_is_attached_to_the_new_one(directories: Lo
     assert rolled == []
     new.roll()
     assert rolled == [new]
+
+
+def test_a_batch_whose_transaction_is_being_verified_is_appended_to_the_new_one(directories: LogDirectories) -> None:
+    log = filled(directories)
+    log.append_as_leader(batch(1, producer_id=5, producer_epoch=0, sequence=0, transactional=True), 0)
+    move = begun(directories)
+    copied(move)
+    verification = log.producers.begin_verification(6, 0, 0, now_ms=0)
+    log.append_as_leader(marker(5, committed=True), 0, origin=AppendOrigin.COORDINATOR)
+    other = log.producers.begin_verification(5, 0, 1, now_ms=0)
+    new = directories.finish_move(move, TWO)
+    new.producers.check_verified(6, 0, 0, verification)
+    new.producers.check_verified(5, 0, 1, other)
+    new.append_as_leader(marker(6, committed=False), 0, origin=AppendOrigin.COORDINATOR)
+    with pytest.raises(InvalidTransactionStateError, match="a marker was written meanwhile"):
+        new.producers.check_verified(6, 0, 0, verification)
 
 
 def test_giving_up_leaves_no_trace(directories: LogDirectories) -> None:
