@@ -334,11 +334,12 @@ class ClusterMember:
             left = [name for name in left if self._broker.metadata.topic(name) is not None]  # deleted meanwhile
 
     def topic_config_changed(self, name: str) -> None:
-        config = self._broker.configs.log_config(name)
-        for (topic, _), partition in self._broker.replicas.partitions.items():
-            if topic == name and partition.log is not None:
-                partition.log.update_config(config)
-                partition.config_changed()
+        config, partitions = self._broker.configs.log_config(name), self._broker.replicas.partitions
+        for log in self._broker.directories.logs():  # also of replicas that have no role yet
+            if log.partition.topic == name:
+                log.update_config(config)
+                if (partition := partitions.get(log.partition)) is not None:
+                    partition.config_changed()
         self._throttle(name)
         if _is_true(self._broker.configs.topic_config(name).get(_UNCLEAN)):
             self.controller.unclean_election_enabled(name)

@@ -155,6 +155,22 @@ def test_the_configs_of_a_topic_are_read_when_the_broker_s_zookeeper_server_has_
     with_pair(tmp_path, work)
 
 
+def test_configs_change_before_a_replica_gets_its_role(tmp_path: Path) -> None:
+    """The logs were opened with the configs of before, which may be long ago if they had to be recovered."""
+
+    async def work(first: Broker, _: Broker) -> None:
+        await create(first, 1, 2)
+        partition = await orders(first, leads=True)
+        log = partition.log
+        assert log is not None
+        del first.replicas.partitions[ORDERS]
+        await first.configs.alter_topics({"orders": lambda before: {**before, "retention.ms": "5"}})
+        await until(lambda: log.config.retention_ms == 5)
+        first.replicas.partitions[ORDERS] = partition
+
+    with_pair(tmp_path, work)
+
+
 def test_partitions_of_coordinators_are_counted_when_the_broker_s_zookeeper_server_has_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

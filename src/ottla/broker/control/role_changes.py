@@ -231,7 +231,10 @@ class RoleChanges:
             log = self._directories.get(each.name)
             if log is not None:
                 await self._prepare(log, each)
-            self._replicas.take(each.name, each.topic_id, self._directories.get(each.name))
+            log = self._directories.get(each.name)
+            if log is not None:  # the topic's configs may have changed while it was created
+                log.update_config(self._configs.log_config(each.name.topic))
+            self._replicas.take(each.name, each.topic_id, log)
 
     async def _create_logs(self, missing: Sequence[WantedRole]) -> None:
         directories = self._directories.directories

@@ -17,6 +17,7 @@ from ottla.broker.metadata.metadata_cache import BrokerEndpoint, MetadataCache
 from ottla.log.config import LogConfig
 from ottla.log.directories import DirectoryOptions, LogDirectories
 from ottla.log.local_disk import LocalDisk
+from ottla.log.new_logs import NewLogs
 from ottla.replication.partition import Partition
 from ottla.replication.replicas import Replicas
 from ottla.testing.manual_clock import ManualClock
@@ -54,6 +55,7 @@ class Recorder:
         self.coordinates: dict[TopicPartition, int] = {}
         self.learnt: list[str] = []
         self.learning: Callable[[], Coroutine[Any, Any, None]] | None = None
+        self.config = LogConfig()
 
     def follow(self, partitions: Iterable[Partition]) -> None:
         self.following |= {each.name: each.leader_id for each in partitions}
@@ -69,7 +71,7 @@ class Recorder:
         self.coordinates.pop(name, None)
 
     def log_config(self, _: str) -> LogConfig:
-        return LogConfig()
+        return self.config
 
     async def learn(self, names: Iterable[str]) -> None:
         self.learnt += names
@@ -282,6 +284,22 @@ def test_only_a_higher_leader_epoch_is_applied(run: Run, epoch: int) -> None:
         await broker.give(ME, 4)
         assert await broker.give(OTHER, epoch) == ErrorCode.STALE_CONTROLLER_EPOCH
         assert broker.orders.is_leader
+
+    run(test)
+
+
+def test_a_config_that_changes_while_the_log_is_created_applies(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test(broker: ControlledBroker) -> None:
+        make = NewLogs.make
+
+        def make_and_change(logs: NewLogs) -> None:
+            make(logs)
+            broker.parts.config = LogConfig(retention_ms=5)
+
+        monkeypatch.setattr(NewLogs, "make", make_and_change)
+        assert await broker.give() == ErrorCode.NONE
+        assert broker.orders.log is not None
+        assert broker.orders.log.config.retention_ms == 5
 
     run(test)
 
