@@ -137,6 +137,28 @@ def test_all_brokers_are_killed_and_return(cluster: Cluster, topic: str) -> None
     assert read(cluster, topic, 60) == numbered(0, 60)
 
 
+def test_a_replica_that_lost_records_with_its_machine_does_not_lead(cluster: Cluster, topic: str) -> None:
+    """All machines lose power. The one whose page cache had not reached the disk comes back first."""
+    write(cluster, topic, numbered(0, 100))
+    state = cluster.wait_for_isr(topic, 0, cluster.brokers)
+    crashed = state.isr[0]
+    for broker in cluster.brokers.values():
+        broker.kill()
+    logs = cluster.brokers[crashed].directory / "data" / "logs"
+    (segment,) = (logs / f"{topic}-0").glob("*.log")
+    with segment.open("r+b") as file:
+        file.truncate(segment.stat().st_size // 2)
+    (logs / "machine.boot").write_text("an earlier boot\n", encoding="ascii")
+    cluster.brokers[crashed].start()
+    other = next(each for each in cluster.brokers if each != crashed)
+    cluster.brokers[other].start()
+    assert cluster.wait_for_leader(topic) == other
+    cluster.start()
+    cluster.wait_for_isr(topic, 0, cluster.brokers)
+    assert "the machine went down without stopping the broker" in cluster.brokers[crashed].output
+    assert read(cluster, topic, 100) == numbered(0, 100)
+
+
 def test_a_topic_is_created_by_its_first_use(cluster: Cluster) -> None:
     topic = f"auto-{uuid.uuid4().hex[:8]}"
     write(cluster, topic, numbered(0, 10))
