@@ -6,13 +6,19 @@ from collections.abc import Iterator
 
 import pytest
 
+from ottla.testing.broker import Setting
 from ottla.testing.cluster import Cluster
 from support.cluster.traffic import new_topic
 
 
 @pytest.fixture(scope="session")
 def shared() -> Iterator[Cluster]:
-    with Cluster(3, settings={"offsets.topic.num.partitions": 3, "transaction.state.log.num.partitions": 3}) as cluster:
+    settings: dict[str, Setting] = {
+        "offsets.topic.num.partitions": 3,
+        "transaction.state.log.num.partitions": 3,
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms": 500,
+    }
+    with Cluster(3, settings=settings) as cluster:
         yield cluster
 
 

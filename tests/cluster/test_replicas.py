@@ -74,13 +74,31 @@ def test_records_are_deleted_on_all_replicas(cluster: Cluster, admin: Admin) -> 
 def test_a_consumer_reads_from_the_replica_in_its_rack(
     cluster: Cluster, admin: Admin, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """A follower, which tells what is committed and what was aborted."""
     partition = new_topic(cluster, admin, "near", {0: [1, 2, 3]})
-    settings = {"bootstrap.servers": cluster.bootstrap, "client.rack": "rack-3", "auto.offset.reset": "earliest"}
+    settings = {
+        "bootstrap.servers": cluster.bootstrap,
+        "client.rack": "rack-3",
+        "auto.offset.reset": "earliest",
+        "isolation.level": "read_committed",
+    }
     values = [b"%d" % number for number in range(10)]
     with closing(Consumer(settings)) as consumer:
         consumer.assign([partition])
         write(cluster, partition, values)
         assert read(consumer, 10) == values
+        with Producer({"bootstrap.servers": cluster.bootstrap, "transactional.id": "near"}) as producer:
+            producer.init_transactions()
+            for commits in (False, True, False, True):
+                producer.begin_transaction()
+                value = b"committed" if commits else b"aborted"
+                producer.send(partition.topic, value, partition=0).result(_DELIVERY_S)
+                assert consumer.poll(0.3) == [], "the transaction is open"
+                if commits:
+                    producer.commit_transaction()
+                    assert read(consumer, 1) == [b"committed"]
+                else:
+                    producer.abort_transaction()
         with caplog.at_level(logging.INFO):
             cluster.brokers[3].kill()
             try:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator
+from typing import Protocol
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
 import ottla
 from ottla import Admin
@@ -25,7 +26,10 @@ BROKERS = {1, 2, 3}
 STATE_PARTITIONS = 3
 OLDER = 9
 VERSION_2 = {"transaction.version": VersionRange(2, 2)}
-Start = Callable[[str], Producer]
+
+
+class Start(Protocol):
+    def __call__(self, transactional_id: str, **settings: int) -> Producer: ...
 
 
 @pytest.fixture
@@ -33,13 +37,14 @@ def start(cluster: Cluster) -> Iterator[Start]:
     """Starts transactional producers."""
     producers = []
 
-    def start(transactional_id: str) -> Producer:
+    def start(transactional_id: str, **settings: int) -> Producer:
         producer = Producer(
             {
                 "bootstrap.servers": cluster.bootstrap,
                 "transactional.id": transactional_id,
                 "linger.ms": 0,
                 "reconnect.backoff.max.ms": 500,
+                **settings,
             }
         )
         producer.init_transactions(DELIVERY_S)
@@ -186,6 +191,47 @@ def test_a_decision_outlasts_its_coordinator(cluster: Cluster, start: Start) -> 
     send(producer, topic, b"b")
     producer.commit_transaction(DELIVERY_S)
     eventually(cluster, topic, [b"a", b"b"])
+
+
+def test_a_zombie_is_fenced_by_a_coordinator_that_it_has_never_met(cluster: Cluster, start: Start, topic: str) -> None:
+    transactional_id = f"{topic}-id"
+    zombie = start(transactional_id)
+    zombie.begin_transaction()
+    send(zombie, topic, b"zombie")
+    first = coordinator_of(cluster, transactional_id)
+    cluster.brokers[first].kill()
+    try:
+        current = start(transactional_id)
+        assert coordinator_of(cluster, transactional_id) != first
+        current.begin_transaction()
+        send(current, topic, b"current")
+        with pytest.raises(KafkaException) as caught:
+            zombie.commit_transaction(DELIVERY_S)
+        assert caught.value.args[0].fatal()
+        current.commit_transaction(DELIVERY_S)
+        eventually(cluster, topic, [b"current"])
+    finally:
+        cluster.start()
+
+
+def test_the_next_coordinator_aborts_what_takes_too_long(cluster: Cluster, start: Start, topic: str) -> None:
+    transactional_id = f"{topic}-id"
+    slow = start(transactional_id, **{"transaction.timeout.ms": 4000})
+    slow.begin_transaction()
+    send(slow, topic, b"slow")
+    first = coordinator_of(cluster, transactional_id)
+    cluster.brokers[first].kill()
+    try:
+        quick = start(f"{topic}-quick")
+        quick.begin_transaction()
+        send(quick, topic, b"quick")
+        quick.commit_transaction(DELIVERY_S)
+        eventually(cluster, topic, [b"quick"])
+        with pytest.raises(KafkaException) as caught:
+            slow.commit_transaction(DELIVERY_S)
+        assert caught.value.args[0].fatal() or caught.value.args[0].txn_requires_abort()
+    finally:
+        cluster.start()
 
 
 def test_the_cluster_goes_back_to_version_1_and_forward_again_while_transactions_are_open(
