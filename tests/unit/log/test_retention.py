@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -17,6 +18,7 @@ from support.examples import examples
 from support.logs.batches import NOW_MS, batch, values_of
 from support.logs.checker import check, records_in
 from support.logs.home import ROOT, Home
+from support.logs.written_log import WrittenLog
 
 CONFIG = LogConfig(retention_ms=-1, segment_ms=2**62, index_interval_bytes=150)
 SECOND = 1000
@@ -185,6 +187,29 @@ def test_nothing_goes_that_is_not_replicated(home: Home, high_watermark: int, ex
     apply_retention(log)
     assert kept(log)[0] == log.log_start_offset == expected
     assert log.next_offset == 20
+
+
+@pytest.mark.parametrize("committed", [True, False])
+def test_retention_does_not_wait_for_open_transactions(tmp_path: Path, committed: bool) -> None:
+    """As in Kafka: one that nobody ends would fill the disk. What is left of it ends as decided."""
+    written = WrittenLog.make(tmp_path, compacts=False, deletes=True, retention_ms=9 * SECOND, segment_ms=2**62)
+    for number in range(3):
+        written.append((b"k", b"%d" % number), producer_id=7, transactional=True)
+        written.log.roll()
+        written.clock.advance_ms(4 * SECOND)
+    assert written.log.last_stable_offset == 0
+    assert apply_retention(written.log) == 1
+    assert written.log.log_start_offset == written.log.last_stable_offset == 1
+    written.reopen()
+    assert written.log.last_stable_offset == 1
+    written.end_transaction(7, committed=committed)
+    assert written.log.last_stable_offset == 4
+    written.reopen()
+    found = written.log.read(1, 10_000, with_aborted=True)
+    assert [each.first_offset for each in found.aborted_transactions or ()] == ([] if committed else [0])
+    written.clock.advance_ms(10 * SECOND)
+    apply_retention(written.log)
+    assert written.log.log_start_offset == written.log.last_stable_offset == 4
 
 
 def test_deleted_records_do_not_come_back_after_a_restart(home: Home) -> None:
