@@ -11,7 +11,7 @@ import pytest
 
 from ottla.testing.cluster import Cluster
 from support.clients.command_line import Ottla, caller
-from support.cluster.traffic import read, write
+from support.cluster.traffic import numbered, read, write
 from support.waiting import wait_until
 
 pytestmark = pytest.mark.xdist_group("cluster")
@@ -144,3 +144,30 @@ def test_a_move_that_takes_too_long_is_cancelled_and_run_again(cluster: Cluster,
     assert "Completed" in ottla("reassign", "run", str(file))
     cluster.wait_for_isr("heavy", 0, IDS)
     assert read(cluster, "heavy", len(values)) == values
+
+
+def test_a_leader_that_lacks_records_is_elected_on_request_only(cluster: Cluster, ottla: Ottla) -> None:
+    config = ("--config", "min.insync.replicas=1")
+    ottla("topics", "create", "risky", "--replication-factor", "2", *config)
+    write(cluster, "risky", numbered(0, 10))
+    (found,) = partitions(ottla, "risky")
+    leader = found["leader"]
+    (follower,) = set(found["replicas"]) - {leader}
+    cluster.brokers[follower].kill()
+    cluster.wait_for_isr("risky", 0, {leader})
+    write(cluster, "risky", numbered(10, 20))
+    cluster.brokers[leader].kill()
+    cluster.brokers[follower].start()
+
+    def problem() -> Any:
+        rows = json_of(ottla("cluster", "problems", "--json"))
+        return [row["problem"] for row in rows if row["topic"] == "risky"]
+
+    wait_until(lambda: problem() == ["offline"], "the partition is not shown as offline")
+    told = ottla("elect", "unclean", "--topic", "risky:0", "--yes")
+    assert "risky" in told
+    assert cluster.wait_for_leader("risky") == follower
+    write(cluster, "risky", numbered(20, 25))
+    cluster.brokers[leader].start()
+    cluster.wait_for_isr("risky", 0, {leader, follower})
+    assert read(cluster, "risky", 15) == numbered(0, 10) + numbered(20, 25)
