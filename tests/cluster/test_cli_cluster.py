@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from ottla.testing.broker import Setting
 from ottla.testing.cluster import Cluster
+from ottla.testing.server_process import unused_port
 from support.clients.command_line import Ottla, caller
 from support.cluster.traffic import numbered, read, write
 from support.waiting import wait_until
@@ -19,9 +23,32 @@ pytestmark = pytest.mark.xdist_group("cluster")
 IDS = (1, 2, 3)
 
 
+class ObservedCluster(Cluster):
+    """Each broker has metrics."""
+
+    def __init__(self) -> None:
+        super().__init__(3, settings={"auto.leader.rebalance.enable": False, "replica.lag.time.max.ms": 3000})
+        self.metrics_ports = {broker: unused_port() for broker in IDS}
+
+    def broker_settings(self, broker: int) -> dict[str, Setting]:
+        return {**super().broker_settings(broker), "ottla.metrics.port": self.metrics_ports[broker]}
+
+    def total(self, metric: str) -> float:
+        """Of all brokers that run, as an alert sees it."""
+        total = 0.0
+        for broker, port in self.metrics_ports.items():
+            if self.brokers[broker].is_running:
+                with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as page:
+                    lines = page.read().decode().splitlines()
+                values = [float(line.split()[-1]) for line in lines if re.match(rf"{metric}[ {{]", line)]
+                assert values, f"broker {broker} has no {metric}"
+                total += sum(values)
+        return total
+
+
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[Cluster]:
-    with Cluster(3, settings={"auto.leader.rebalance.enable": False, "replica.lag.time.max.ms": 3000}) as cluster:
+def cluster() -> Iterator[ObservedCluster]:
+    with ObservedCluster() as cluster:
         yield cluster
 
 
@@ -40,7 +67,7 @@ def partitions(ottla: Ottla, topic: str) -> list[dict[str, Any]]:
     return found
 
 
-def test_moves_elections_and_a_dead_broker(cluster: Cluster, ottla: Ottla, tmp_path: Path) -> None:
+def test_moves_elections_and_a_dead_broker(cluster: ObservedCluster, ottla: Ottla, tmp_path: Path) -> None:
     """In one test, because each step goes on from the last."""
     ottla("topics", "create", "orders", "--partitions", "6", "--replication-factor", "2")
     ottla("topics", "create", "alone", "--partitions", "3", "--replication-factor", "1")
@@ -48,10 +75,16 @@ def test_moves_elections_and_a_dead_broker(cluster: Cluster, ottla: Ottla, tmp_p
     assert [one["status"] for one in found["brokers"]].count("controller") == 1
     assert [one["replicas"] for one in found["brokers"]] == [5, 5, 5]
     assert {row["broker"] for row in json_of(ottla("cluster", "log-dirs", "--json"))} == set(IDS)
+    assert _alerts(cluster) == (1, 0, 0)
     _drain(ottla, tmp_path)
     _rebalance_and_elect(ottla, tmp_path)
     gone = _without_a_broker(cluster, ottla)
     _back_again(cluster, ottla, gone)
+
+
+def _alerts(cluster: ObservedCluster) -> tuple[float, ...]:
+    names = ("active_controller", "under_replicated_partitions", "offline_partitions")
+    return tuple(cluster.total(f"ottla_{name}") for name in names)
 
 
 def _drain(ottla: Ottla, tmp_path: Path) -> None:
@@ -84,7 +117,7 @@ def _rebalance_and_elect(ottla: Ottla, tmp_path: Path) -> None:
     )
 
 
-def _without_a_broker(cluster: Cluster, ottla: Ottla) -> int:
+def _without_a_broker(cluster: ObservedCluster, ottla: Ottla) -> int:
     gone = cluster.wait_for_controller()
     cluster.brokers[gone].kill()
 
@@ -97,6 +130,9 @@ def _without_a_broker(cluster: Cluster, ottla: Ottla) -> int:
     kinds = {(row["topic"], row["problem"]) for row in problems()}
     assert kinds == {("orders", "at min ISR"), ("alone", "offline")}
     ottla("cluster", "problems", "--check", code=1)
+    assert _alerts(cluster) == (1, 6, 1)
+    assert cluster.total("ottla_controller_failover_seconds") > 0
+    assert cluster.total("ottla_leader_election_total") > 0
     wait_until(
         lambda: json_of(ottla("cluster", "--json"))["brokers"][gone - 1]["status"] == "offline",
         "the broker is not shown as offline",
@@ -111,11 +147,13 @@ def _without_a_broker(cluster: Cluster, ottla: Ottla) -> int:
     return gone
 
 
-def _back_again(cluster: Cluster, ottla: Ottla, gone: int) -> None:
+def _back_again(cluster: ObservedCluster, ottla: Ottla, gone: int) -> None:
     cluster.brokers[gone].start()
     wait_until(
         lambda: json_of(ottla("cluster", "problems", "--json")) == [], "the broker does not catch up after its return"
     )
+    assert _alerts(cluster) == (1, 0, 0)
+    assert cluster.total("ottla_isr_expand_total") > 0
     assert len(json_of(ottla("elect", "preferred", "--topic", "orders", "--json"))) == 2
 
 
