@@ -25,14 +25,17 @@ from ottla.broker.producing.general_produce import (
     failed,
     is_transactional,
     produce,
+    tell_leaders,
 )
+from ottla.broker.producing.held_produce import AppendOutcome
 from ottla.broker.requests.api import Deferred, EncodedResponse, RequestContext
 from ottla.broker.transactions.verification import VerifiedBatch
 from ottla.controller.topic_names import is_internal
 from ottla.log.errors import LargeBatchError, LogError
 from ottla.log.partition_log import PartitionLog
 from ottla.log.validation import AppendInfo
-from ottla.records.layout import HEADER_SIZE, NO_TIMESTAMP, PRODUCER_ID_AT, TRANSACTIONAL_BIT
+from ottla.records import Compression
+from ottla.records.layout import ATTRIBUTES_AT, HEADER_SIZE, NO_TIMESTAMP, PRODUCER_ID_AT, TRANSACTIONAL_BIT
 from ottla.replication.delayed import DelayedOperation
 from ottla.replication.errors import ReplicationError
 from ottla.replication.partition import AwaitedAppend, Partition
@@ -67,6 +70,11 @@ _REMEMBERED_MAX: Final = 20_000
 _PRODUCER: Final = struct.Struct(">qh")
 """Producer id and producer epoch of a batch."""
 _NONE: Final = ErrorCode.NONE
+_SHARED_BYTES: Final = 64 * 1024
+"""The size of a batch whose decompression costs more than handing it to a thread does."""
+_ATTRIBUTES_LOW: Final = ATTRIBUTES_AT + 1
+_ZSTD: Final = int(Compression.ZSTD)
+"""All attributes of a batch in zstd that is not part of a transaction."""
 
 
 class AnswerTemplate:
@@ -220,7 +228,12 @@ def produce_fast(broker: Broker, request: FastProduce, context: RequestContext) 
         if partition is None or not partition.is_leader:
             return None
     log = partition.log
-    if log is None or partition in broker.held_produces.queues:
+    if log is None:
+        return None
+    held = broker.held_produces
+    if len(records) > _SHARED_BYTES and records[_ATTRIBUTES_LOW] == _ZSTD and held.should_share(partition):
+        return _append_in_thread(broker, target, partition, records, context)
+    if partition in held.queues:
         return None
     transaction: VerifiedBatch | None = None
     attributes = 0
@@ -256,6 +269,36 @@ def produce_fast(broker: Broker, request: FastProduce, context: RequestContext) 
         delayed.deferred.when_cancelled(partial(produces.cancel, delayed))
         return delayed.deferred
     return _response_of(target, partition, answer)
+
+
+def _append_in_thread(
+    broker: Broker, target: ProduceTarget, partition: Partition, records: memoryview, context: RequestContext
+) -> Deferred:
+    """Appends the batch when a thread has validated it, and then answers as `produce_fast` does."""
+    deferred = Deferred()
+    all_replicas = target.acks == ALL_REPLICAS
+
+    def finish(outcome: AppendOutcome) -> None:
+        if isinstance(outcome, AppendInfo):
+            end = outcome.last_offset + 1
+            if partition.is_acknowledged(end, all_replicas=all_replicas):
+                deferred.answer(target.answer_to(outcome))
+                return
+            append = AwaitedAppend(end, partition.leader_epoch, all_replicas)
+            delayed = FastDelayedProduce(broker, target, partition, append, outcome, context)
+            delayed.deferred = deferred
+            produces = broker.replicas.produces
+            produces.wait(delayed, (partition,), max(target.timeout_ms, 0) / 1000)
+            deferred.when_cancelled(partial(produces.cancel, delayed))
+            return
+        answer = failed(partition, target.index, outcome)
+        broker.request_stats.api(ProduceRequest.api_key).count_error(answer.error_code)
+        response = _response_of(target, partition, answer)
+        tell_leaders(broker, response, context)
+        deferred.answer(response)
+
+    broker.held_produces.hold(partition, records, all_replicas=all_replicas, finish=finish, is_shared=True)
+    return deferred
 
 
 def _response_of(target: ProduceTarget, partition: Partition, answer: ProducePartitionResponse) -> ProduceResponse:

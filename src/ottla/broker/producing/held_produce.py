@@ -1,10 +1,13 @@
 """Batches that are appended later: large ones, which a thread validates first, those whose transaction a coordinator on
-another broker must confirm first, and whatever comes behind them.
+another broker must confirm first, some that are costly to decompress, and whatever comes behind them.
 
 A batch of a few kilobytes can hold millions of records. To validate it may take seconds, for which nobody else should
 wait; nor should they for a batch that is compressed again in the topic's codec. Batches for its partition that come
 meanwhile are held as well, so that they keep their order: what a producer sends for one partition is appended in the
 order in which it came. Other partitions are not held up, nor are other producers while a coordinator is awaited.
+
+Costly batches are shared with the threads only while there are several: of those that come in one turn of the loop, it
+validates the first one itself. A batch that comes alone is answered sooner that way, and with less work.
 
 Each batch is copied, because its frame's buffer is used again. A few threads serve the whole broker, at most two
 batches of a partition at a time: while the first is appended, the next is compressed already. What takes long even for
@@ -60,18 +63,19 @@ class TransactionCheck(Protocol):
 
 
 class _Held:
-    """A batch, whether it needs acks=all, and the callback for its outcome. `ahead` is set while a thread validates it
-    before it is the first of its partition."""
+    """A batch, whether it needs acks=all, and the callback for its outcome. `is_shared`: a thread validates it although
+    the loop could. `ahead` is set while a thread validates it before it is the first of its partition."""
 
-    __slots__ = ("ahead", "all_replicas", "data", "finish", "transaction")
+    __slots__ = ("ahead", "all_replicas", "data", "finish", "is_shared", "transaction")
 
     def __init__(
-        self, data: bytearray, all_replicas: bool, finish: Finish, transaction: TransactionCheck | None
+        self, data: bytearray, all_replicas: bool, finish: Finish, transaction: TransactionCheck | None, is_shared: bool
     ) -> None:
         self.data = data
         self.all_replicas = all_replicas
         self.finish = finish
         self.transaction = transaction
+        self.is_shared = is_shared
         self.ahead: Future[PreparedBatches] | None = None
 
     def must_wait(self) -> bool:
@@ -98,6 +102,22 @@ class HeldProduces:
         self.queues: dict[Partition, deque[_Held]] = {}
         """The held batches of each partition, in order; the first is being validated. No queue is empty."""
         self.held_bytes = 0
+        self._costly_in_turn = 0
+
+    def should_share(self, partition: Partition) -> bool:
+        """Whether a thread should validate a batch that is costly, but not too large for the loop: if it is not the
+        loop's first one in this turn, or if others of its partition are held."""
+        queue = self.queues.get(partition)
+        if queue is not None:
+            return bool(queue) and not queue[0].must_wait()
+        self._costly_in_turn += 1
+        if self._costly_in_turn == 1:
+            self._loop.call_soon(self._end_turn)
+            return False
+        return not self._is_closed
+
+    def _end_turn(self) -> None:
+        self._costly_in_turn = 0
 
     def hold(
         self,
@@ -107,6 +127,7 @@ class HeldProduces:
         all_replicas: bool,
         finish: Finish,
         transaction: TransactionCheck | None = None,
+        is_shared: bool = False,
     ) -> None:
         """Appends the records when all held before them are, and then calls `finish` with what became of them: at once
         where they cannot be held."""
@@ -117,7 +138,7 @@ class HeldProduces:
         self.held_bytes += len(records)
         if self.held_bytes > _SLOW_AT_BYTES and self._validating:
             wait(self._validating, _PATIENCE_S, FIRST_COMPLETED)
-        held = _Held(bytearray(records), all_replicas, finish, transaction)
+        held = _Held(bytearray(records), all_replicas, finish, transaction, is_shared)
         queue = self.queues.get(partition)
         if queue is None:
             self.queues[partition] = deque([held])
@@ -177,12 +198,13 @@ class HeldProduces:
         return validated
 
     def _look_ahead(self, partition: Partition) -> None:
-        """Has the second batch of a partition validated while the first is, if it must be compressed again."""
+        """Has the second batch of a partition validated while the first is, if it is shared or must be compressed
+        again."""
         queue, log = self.queues[partition], partition.log
         if len(queue) < 2 or log is None:
             return
         held = queue[1]
-        if held.ahead is None and must_be_recompressed(held.data, log.config):
+        if held.ahead is None and (held.is_shared or must_be_recompressed(held.data, log.config)):
             with suppress(RuntimeError):  # no thread can be started: it is tried again when it is the first
                 held.ahead = self._submit(held, log.config)
 
