@@ -26,7 +26,12 @@ from ottla.net.client_connection import (
 from ottla.wire.messages.api_versions import ApiVersionsRequest
 from ottla.wire.messages.create_topics import CreatableTopic, CreatedTopic, CreateTopicsRequest, CreateTopicsResponse
 from ottla.wire.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
-from ottla.wire.messages.metadata import MetadataRequest, MetadataResponse
+from ottla.wire.messages.metadata import (
+    MetadataPartitionResponse,
+    MetadataRequest,
+    MetadataResponse,
+    MetadataTopicResponse,
+)
 from ottla.wire.schema import Request
 from support.clients.scripted_broker import BROKER_ID, KAFKA_2_1, Answer, HangUp, ScriptedBroker, Silence
 from support.waiting import until
@@ -333,6 +338,27 @@ def test_another_topic_of_the_same_name_starts_over() -> None:
     # Old brokers tell no ids: then nobody can know.
     nameless = replace(new, topic_id=ZERO_UUID)
     assert nameless.not_older_than(replace(old, topic_id=ZERO_UUID)) == nameless
+
+
+def test_partitions_stay_at_their_indexes_if_a_broker_leaves_some_out() -> None:
+    """Otherwise one would keep the leader of another that has a higher epoch, for ever."""
+
+    def told(*epochs: tuple[int, int]) -> TopicInfo:
+        partitions = [MetadataPartitionResponse(partition_index=index, leader_epoch=epoch) for index, epoch in epochs]
+        return TopicInfo.of(MetadataTopicResponse(name="t", topic_id=Uuid(b"a" * 16), partitions=partitions))
+
+    whole = told((0, 3), (1, 20), (2, 7))
+    for partial in (told((1, 21), (2, 7)), told((1, 21)), told((2, 8), (0, 4))):
+        assert [one.index for one in partial.partitions] == list(range(len(partial.partitions)))
+        kept = partial.not_older_than(whole)
+        assert kept.has_partitions_of(whole)
+        newest = told((0, 5), (1, 22), (2, 9))
+        assert newest.not_older_than(kept) == newest
+    assert [one.leader_epoch for one in told((2, 8), (0, 4)).not_older_than(whole).partitions] == [4, 20, 8]
+    assert [one.leader_epoch for one in told((0, 4)).not_older_than(whole).partitions] == [4, 20, 7]
+    unknown = told((1, 20)).partitions[0]
+    assert (unknown.index, unknown.leader_id, unknown.leader_epoch) == (0, -1, -1)
+    assert len(told((2**31 - 1, 0)).partitions) < 20_000
 
 
 EPOCH_0 = PartitionInfo(0, BROKER_ID, 0, (BROKER_ID,), (BROKER_ID,))

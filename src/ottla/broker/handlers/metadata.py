@@ -214,6 +214,9 @@ def _known(cache: MetadataCache, topics: Iterable[TopicState], context: RequestC
     by_name = made.by_name
     answers = []
     for topic in topics:
+        if cache.is_expected(topic.name):
+            answers.append(_with_missing(_topic(topic, live, reachable), cache.expected_of(topic.name)))
+            continue
         known = by_name.get(topic.name)
         if known is None or known[0] is not topic:
             known = by_name[topic.name] = topic, _topic(topic, live, reachable)
@@ -237,6 +240,21 @@ def _topic(
             if partition is not UNKNOWN_PARTITION
         ],
     )
+
+
+def _with_missing(topic: MetadataTopicResponse, missing: Iterable[int]) -> MetadataTopicResponse:
+    """With partitions that exist, but that the controller has not told this broker of yet. Clients would take a topic
+    with fewer partitions for another one: producers would send keys elsewhere, groups would rebalance."""
+    named = {partition.partition_index for partition in topic.partitions}
+    topic.partitions += [
+        MetadataPartitionResponse(
+            error_code=ErrorCode.LEADER_NOT_AVAILABLE, partition_index=index, leader_id=NO_LEADER, leader_epoch=-1
+        )
+        for index in missing
+        if index not in named
+    ]
+    topic.partitions.sort(key=lambda partition: partition.partition_index)
+    return topic
 
 
 def _partition(

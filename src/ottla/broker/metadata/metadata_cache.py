@@ -130,6 +130,10 @@ class MetadataCache:
         """Whether the controller has yet to name some partition of the topic."""
         return topic in self._expected
 
+    def expected_of(self, topic: str) -> Collection[int]:
+        """The partitions of the topic that the controller has yet to name."""
+        return self._expected.get(topic, ())
+
     def expect(self, partitions: Mapping[str, Iterable[int]]) -> None:
         """Says which partitions there are in ZooKeeper, before the controller has told this broker anything."""
         self._expected = {topic: missing for topic, indexes in partitions.items() if (missing := set(indexes))}

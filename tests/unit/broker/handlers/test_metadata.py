@@ -357,3 +357,21 @@ async def test_a_topic_that_the_controller_has_yet_to_name_is_not_unknown(
         "late": ErrorCode.LEADER_NOT_AVAILABLE,
         "nothing": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     }
+
+
+@on_tree
+async def test_a_topic_has_the_partitions_that_the_controller_has_yet_to_name(
+    broker: LoneBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ottla.broker.metadata.metadata_cache._FIRST_UPDATE_S", 0.01)
+    await broker.create("events", 2)
+
+    async def partitions() -> list[tuple[int, int, int]]:
+        (topic,) = (await ask(broker, "events")).topics
+        return [(one.partition_index, one.error_code, one.leader_id) for one in topic.partitions]
+
+    whole = await partitions()
+    broker.metadata.expect({"events": [1, 3]})
+    assert await partitions() == [*whole, (3, ErrorCode.LEADER_NOT_AVAILABLE, -1)]
+    broker.metadata.expect({})
+    assert await partitions() == whole
