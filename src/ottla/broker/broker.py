@@ -289,6 +289,7 @@ class Broker:
             self.clock,
             loop,
             None if self.cluster is None else self.cluster.links.coordinator_peer,
+            None if self.cluster is None else self.cluster.is_in_tree,
         )
         self.transactions.verifier.is_enabled = self.configs.current(_VERIFICATION)
         self.coordinators.add(self.transactions.log, self.transactions.service, "the state of transactions")

@@ -267,6 +267,20 @@ class ClusterMember:
             except CoordinationError:
                 await asyncio.sleep(_RETRY_S)
 
+    async def is_in_tree(self, name: TopicPartition) -> bool:
+        """Whether ZooKeeper has the partition, and it is not to be deleted. The server of this broker may be behind: so
+        it says no only after a while. Raises `CoordinationError`, `ZnodeError` or `TimeoutError`."""
+        path = paths.topic(name.topic)
+        for wait_s in (_TREE_LAG_S, 0.0):
+            async with asyncio.timeout(_TREE_TIMEOUT_S):
+                node, marker = await self._tree.get_many([path, paths.deleted_topic(name.topic)])
+            if marker is not None:
+                return False
+            if node is not None and name.partition in TopicAssignment.decode(path, node.data).partitions:
+                return True
+            await asyncio.sleep(wait_s)
+        return False
+
     async def _learn_features(self, live: Collection[int]) -> None:
         """Reads what the live brokers support; those that cannot be read support nothing until then."""
         found: dict[int, LiveRegistration] = {}

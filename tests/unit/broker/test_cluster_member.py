@@ -155,6 +155,27 @@ def test_the_configs_of_a_topic_are_read_when_the_broker_s_zookeeper_server_has_
     with_pair(tmp_path, work)
 
 
+def test_what_is_in_the_tree_exists_unless_it_is_to_be_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ottla.broker.cluster_member._TREE_LAG_S", 0.02)
+
+    async def work(first: Broker, second: Broker) -> None:
+        is_in_tree, get_many, behind = member(second).is_in_tree, second.coordination.get_many, [True]
+        await create(first, 1)
+        await create(first, 1, name="gone")
+
+        async def late(asked: Sequence[str], watch: Watch | None = None) -> list[Znode | None]:
+            return [None] * len(asked) if behind and behind.pop() else await get_many(asked, watch)
+
+        monkeypatch.setattr(second.coordination, "get_many", late)
+        assert await is_in_tree(ORDERS)
+        assert not behind
+        assert not await is_in_tree(TopicPartition("orders", 1))
+        await first.coordination.create(paths.deleted_topic("gone"))
+        assert not await is_in_tree(TopicPartition("gone", 0))
+
+    with_pair(tmp_path, work)
+
+
 def test_configs_change_before_a_replica_gets_its_role(tmp_path: Path) -> None:
     """The logs were opened with the configs of before, which may be long ago if they had to be recovered."""
 

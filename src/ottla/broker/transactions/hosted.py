@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 from ottla.base.clock import Clock
@@ -33,7 +33,8 @@ _logger = logging.getLogger(__name__)
 
 
 class HostedTransactions:
-    """See the module. `open_peer` connects to another broker; None in a broker without others."""
+    """See the module. `open_peer` connects to another broker, and `is_in_tree` looks a partition up in the coordination
+    tree; None in a broker without others."""
 
     def __init__(
         self,
@@ -45,6 +46,7 @@ class HostedTransactions:
         clock: Clock,
         loop: asyncio.AbstractEventLoop,
         open_peer: Callable[[int], Peer] | None,
+        is_in_tree: Callable[[TopicPartition], Awaitable[bool]] | None,
     ) -> None:
         self._replicas = replicas
         self._metadata = metadata
@@ -54,7 +56,7 @@ class HostedTransactions:
         timeout_ms = config["offsets.commit.timeout.ms"]
         self.log = ReplicatedCoordinatorLog(TRANSACTIONS_TOPIC, replicas, metadata, commit_timeout_ms=timeout_ms)
         self.appender = MarkerAppender(replicas, metadata, groups.runtime)
-        self.sender = BrokerMarkerSender(replicas, metadata, self.appender, loop, open_peer)
+        self.sender = BrokerMarkerSender(replicas, metadata, self.appender, loop, open_peer, is_in_tree)
         self.service = TransactionCoordinatorService(
             self.log,
             clock,

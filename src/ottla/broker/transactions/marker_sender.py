@@ -6,18 +6,22 @@ What fails with a passing error is tried again, after a while or when the metada
 | outcome of a partition | what follows |
 | --- | --- |
 | committed, or the broker of the partition cannot have transactions | the partition is done |
-| the partition is not in the metadata | deleted: done, if the controller has told this broker the metadata |
+| the partition is not in the metadata | deleted: done, if the coordination tree does not have it either |
 | INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED | the whole write ends with this error |
 | anything else | tried again |
+
+The metadata alone does not show that a partition is deleted: a controller may have died before it told this broker of
+a new topic. Without its marker, the transaction would stay open there, and its records would never be read.
 
 Markers are idempotent: one that is written twice ends nothing the second time. Owned by the loop.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from asyncio import AbstractEventLoop, TimerHandle
-from collections.abc import Callable, Collection
+from collections.abc import Awaitable, Callable, Collection
 from functools import partial
 from typing import Final
 
@@ -68,7 +72,8 @@ class _Write:
 
 class BrokerMarkerSender:
     """See the module; implements `ottla.coordinator.transactions.seams.MarkerSender`. `open_peer` connects to another
-    broker; None in a broker without others."""
+    broker; None in a broker without others. `is_in_tree` looks a partition up in the coordination tree; None if the
+    metadata always has what is there."""
 
     def __init__(
         self,
@@ -77,12 +82,15 @@ class BrokerMarkerSender:
         appender: MarkerAppender,
         loop: AbstractEventLoop,
         open_peer: Callable[[int], Peer] | None,
+        is_in_tree: Callable[[TopicPartition], Awaitable[bool]] | None = None,
     ) -> None:
         self._replicas = replicas
         self._metadata = metadata
         self._appender = appender
         self._loop = loop
         self._open_peer = open_peer
+        self._is_in_tree = is_in_tree
+        self._looking: set[asyncio.Task[None]] = set()
         self._links: dict[int, MarkerLink] = {}
         self._waiting: dict[_Write, TimerHandle] = {}
         """Writes that are tried again later."""
@@ -123,6 +131,10 @@ class BrokerMarkerSender:
         for timer in self._waiting.values():
             timer.cancel()
         self._waiting.clear()
+        for task in self._looking:
+            task.cancel()
+        if self._looking:
+            await asyncio.wait(self._looking)
         for link in self._links.values():
             await link.close()
 
@@ -142,14 +154,40 @@ class BrokerMarkerSender:
             known = self._metadata.partition(name.topic, name.partition)
             if known is None:
                 if hosted is None and not self._metadata.may_exist(name.topic, name.partition):
-                    _logger.info("%s is deleted: the transaction of producer %d ends without it", *_of(name, write))
-                    write.left.discard(name)
+                    self._unknown(write, name)
             elif self._open_peer is not None and self._metadata.is_alive(known.leader):
                 elsewhere.setdefault(known.leader, []).append(name)
         for broker_id, names in elsewhere.items():
             write.in_flight.update(names)
             self._link(broker_id).send(write.marker, names, partial(self._answered, write, names))
         self._go_on(write)
+
+    def _unknown(self, write: _Write, name: TopicPartition) -> None:
+        """The metadata does not have the partition."""
+        if self._is_in_tree is None:
+            self._deleted(write, name)
+            return
+        write.in_flight.add(name)
+        task = self._loop.create_task(self._look_up(write, name, self._is_in_tree), name=f"looking for {name}")
+        self._looking.add(task)
+        task.add_done_callback(self._looking.discard)
+
+    async def _look_up(
+        self, write: _Write, name: TopicPartition, is_in_tree: Callable[[TopicPartition], Awaitable[bool]]
+    ) -> None:
+        is_there = True
+        try:
+            is_there = await is_in_tree(name)
+        except Exception as error:
+            _logger.info("%s: it is not known if it is deleted: %s", name, error)
+        write.in_flight.discard(name)
+        if not is_there:
+            self._deleted(write, name)
+        self._go_on(write)
+
+    def _deleted(self, write: _Write, name: TopicPartition) -> None:
+        _logger.info("%s is deleted: the transaction of producer %d ends without it", *_of(name, write))
+        write.left.discard(name)
 
     def _link(self, broker_id: int) -> MarkerLink:
         link = self._links.get(broker_id)

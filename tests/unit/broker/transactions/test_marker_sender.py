@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ottla.base.error_codes import ErrorCode
-from ottla.base.ids import TopicPartition
+from ottla.base.ids import TopicPartition, random_uuid
 from ottla.broker.metadata.metadata_cache import BrokerEndpoint, TopicChange
 from ottla.broker.transactions.marker_appender import MarkerAppender
 from ottla.broker.transactions.marker_sender import BrokerMarkerSender
@@ -335,6 +335,43 @@ def test_partitions_that_the_controller_has_yet_to_name_are_not_deleted(run: Run
         world.broker.metadata.expect({})
         world.sender.metadata_changed()
         assert await world.ended() == [NONE]
+
+    run(test)
+
+
+def test_partitions_that_the_tree_has_are_not_deleted(run: Run) -> None:
+    """The controller created their topic, and died before it told this broker."""
+
+    async def test(world: World) -> None:
+        new, gone = TopicPartition("new", 0), TopicPartition("gone", 0)
+        asked: list[TopicPartition] = []
+        failures: list[Exception] = [TimeoutError()]
+
+        async def is_in_tree(name: TopicPartition) -> bool:
+            asked.append(name)
+            if failures:
+                raise failures.pop()
+            return name != gone
+
+        world.sender = BrokerMarkerSender(
+            world.broker.replicas,
+            world.broker.metadata,
+            MarkerAppender(world.broker.replicas, world.broker.metadata, world.groups),
+            asyncio.get_running_loop(),
+            world._open,
+            is_in_tree,
+        )
+        write = world.write(MINE, new, gone)
+        await until(lambda: write.left == {new} and not write.in_flight)
+        assert set(asked) == {new, gone}
+        assert (world.done, world.sender.waiting_count) == ([], 1)
+        state = PartitionState((OTHER,), OTHER, 0, (OTHER,), 1, 0)
+        endpoints = [("PLAINTEXT", BrokerEndpoint(each, "host", each)) for each in (BROKER_ID, OTHER)]
+        world.broker.metadata.update(2, endpoints, [TopicChange("new", random_uuid(), {0: state})])
+        world.sender.metadata_changed()
+        assert await world.ended() == [NONE]
+        (marker,) = world.other.requests[0].markers
+        assert [topic.name for topic in marker.topics] == ["new"]
 
     run(test)
 
