@@ -94,6 +94,10 @@ class CoordinatorRuntime(Generic[S]):
     def active_shards(self) -> list[S]:
         return [loaded.shard for loaded in list(self._shards.values()) if loaded.state is _State.ACTIVE]
 
+    def all_shards(self) -> list[S]:
+        """Also those that are still loading."""
+        return [loaded.shard for loaded in list(self._shards.values()) if loaded.state is not _State.FAILED]
+
     @property
     def is_loading(self) -> bool:
         return any(loaded.state is _State.LOADING for loaded in self._shards.values())

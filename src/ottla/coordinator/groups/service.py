@@ -79,7 +79,7 @@ class GroupCoordinatorService:
         self.runtime.unload(index)
 
     def topics_deleted(self, topics: Collection[str]) -> None:
-        for shard in self.runtime.active_shards() if topics else ():
+        for shard in self.runtime.all_shards() if topics else ():
             shard.offsets.topics_deleted(frozenset(topics))
 
     def close(self) -> None:

@@ -28,6 +28,7 @@ from ottla.wire.messages.offset_delete import (
 
 _EXPIRY_TIMER: Final = "expiry of offsets"
 _EXPIRY_GOES_ON: Final = "expiry of offsets goes on"
+_DELETED_TIMER: Final = "offsets of deleted topics"
 _LOOKED_AT_AT_A_TIME: Final = 20_000
 _RECORDS_AT_A_TIME: Final = 5_000
 """Tombstones in one batch, which must stay below max.message.bytes."""
@@ -74,11 +75,14 @@ class OffsetStore:
         """By producer id."""
         self._transactions: dict[str, set[int]] = {}
         """Producer ids with pending offsets, by group."""
+        self._is_loaded = False
+        self._deleted_topics: frozenset[str] = frozenset()
+        """Those that were deleted while the shard was loading."""
         for kind in offset_records.KINDS:
             shard.replayers[kind] = self._replay
         shard.replay_offsets = self._put
         shard.on_end_of_transaction.append(self._end_transaction)
-        shard.on_loaded.append(self._schedule_expiry)
+        shard.on_loaded.append(self._loaded)
 
     # --- what there is ----------------------------------------------------------------------------------------------
 
@@ -149,6 +153,9 @@ class OffsetStore:
 
     def topics_deleted(self, deleted: frozenset[str]) -> None:
         """Deletes all offsets of deleted topics, so that they do not apply to new topics of the same name."""
+        if not self._is_loaded:
+            self._deleted_topics |= deleted
+            return
         records = [
             _tombstone(topics[topic].head, partition)
             for topics in self._by_group.values()
@@ -159,6 +166,17 @@ class OffsetStore:
             places = {place for place in self._pending_places(group_id) if place[1] in deleted}
             records += [_tombstone(head_of(group_id, topic), partition) for _, topic, partition in places]
         self._write_in_pieces(records)
+
+    def _loaded(self) -> None:
+        self._is_loaded = True
+        if self._deleted_topics:  # nothing can be written before this returns
+            self._shard.context.schedule(_DELETED_TIMER, 0, self._delete_late)
+        self._schedule_expiry()
+
+    def _delete_late(self) -> WriteOutcome[None]:
+        deleted, self._deleted_topics = self._deleted_topics, frozenset()
+        self.topics_deleted(deleted)
+        return WriteOutcome(None)
 
     # --- expiring ---------------------------------------------------------------------------------------------------
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -75,6 +76,21 @@ async def test_a_deleted_topic_takes_its_offsets_with_it() -> None:
     groups.end_transaction(1, committed=True)
     assert await groups.offsets() == {("u", 1): 6}
     assert await groups.offsets("other") == {}
+
+
+@in_loop
+async def test_a_topic_that_is_deleted_while_the_coordinator_loads_takes_its_offsets_with_it() -> None:
+    groups = Committers()
+    await groups.commit({("t", 0): 5, ("u", 1): 6})
+    other = groups.loading_again()
+    assert other.coordinator.runtime.is_loading
+    other.coordinator.topics_deleted(["t"])
+    while other.coordinator.runtime.is_loading:
+        await asyncio.sleep(0)
+    other.time.advance_ms(0)
+    assert await other.offsets() == {("u", 1): 6}
+    third = await other.loaded_again()
+    assert await third.offsets() == {("u", 1): 6}
 
 
 # --- expiring -------------------------------------------------------------------------------------------------------
