@@ -141,13 +141,20 @@ class ConfigStore:
             # First: the settings of a topic are written before it, or with it.
             nodes = await self._coordination.get_many([topic_path(name) for name in unknown])
             there = {name: node is not None for name, node in zip(unknown, nodes, strict=True)}
-            await self._read_topics([name for name in unknown if there[name]])
+            await self._read_topics([name for name in unknown if there[name]], are_there=True)
         return [name for name in unknown if not there[name]]
 
-    async def _read_topics(self, names: Iterable[str]) -> None:
+    async def _read_topics(self, names: Iterable[str], *, are_there: bool = False) -> None:
+        """`are_there`: the topics exist. Others may have been deleted: a topic without a node is not known afterwards,
+        so that its node is read again for a new topic of that name."""
         paths = {name: config_path(ConfigKind.TOPICS, name) for name in names}
         nodes = await self._coordination.get_many(tuple(paths.values()))
         for (name, path), node in zip(paths.items(), nodes, strict=True):
+            if node is None and not are_there:
+                if name in self._topics:
+                    self.note_topic(name, NO_SETTINGS)
+                    self.forget_topic(name)
+                continue
             try:
                 settings = NO_SETTINGS if node is None else decode_config(path, node.data)
             except ZnodeError as error:

@@ -187,6 +187,39 @@ def test_a_topic_that_is_not_in_the_tree_yet_is_not_taken_for_one_without_config
     with_two(tmp_path, use)
 
 
+def test_a_late_notification_about_a_deleted_topic_does_not_hide_the_configs_of_its_successor(tmp_path: Path) -> None:
+    """A broker that starts reads the notifications of a quarter of an hour."""
+
+    async def use(first: Follower, second: Follower) -> None:
+        await first.topic("orders", retention_ms="5")
+        await first.alter_topic("orders", adding(retention_ms="6"))
+        await until(lambda: second.configs.topic_config("orders") == {"retention.ms": "6"})
+        await first.tree.delete_trees([paths.topic("orders"), paths.config(ConfigKind.TOPICS, "orders")])
+        second.configs.forget_topic("orders")
+        await second.configs.reread("topics/orders")
+        await first.topic("orders", retention_ms="7")
+        assert await second.configs.learn_topics(["orders"]) == []
+        assert second.configs.log_config("orders").retention_ms == 7
+
+    with_two(tmp_path, use)
+
+
+def test_configs_of_a_topic_that_was_deleted_while_the_session_was_lost_are_forgotten(tmp_path: Path) -> None:
+    async def use(first: Follower, second: Follower) -> None:
+        await first.topic("orders", retention_ms="5")
+        await second.configs.learn_topics(["orders"])
+        await first.tree.delete_trees([paths.topic("orders"), paths.config(ConfigKind.TOPICS, "orders")])
+        second.topics.clear()
+        await second.configs.load()
+        assert second.topics == ["orders"]
+        assert second.configs.topic_config("orders") == {}
+        await first.topic("orders", retention_ms="7")
+        await second.configs.learn_topics(["orders"])
+        assert second.configs.log_config("orders").retention_ms == 7
+
+    with_two(tmp_path, use)
+
+
 def test_a_broker_that_starts_knows_all_topics(tmp_path: Path) -> None:
     async def run() -> None:
         async with embedded_server(tmp_path) as server, following(server.address, 1) as first:
