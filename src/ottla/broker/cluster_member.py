@@ -149,6 +149,7 @@ class ClusterMember:
         for name in broker.configs.topics_with_configs():
             self._throttle(name)
         broker.replicas.on_failed = self._replicas_failed
+        broker.metadata.on_replaced = self._topic_replaced
         self.full_directories = FullDirectories(broker.directories, self._tell_of_failure)
         broker.replicas.on_full = self.full_directories.found
 
@@ -346,6 +347,15 @@ class ClusterMember:
             except (CoordinationError, ZnodeError):
                 continue
             left = [name for name in left if self._broker.metadata.topic(name) is not None]  # deleted meanwhile
+
+    def _topic_replaced(self, name: str) -> None:
+        """The known configs are those of a topic that is gone. Replicas of the new one may have got them already."""
+        self._broker.configs.forget_topic(name)
+        self._begin(self._learn_replaced(name), "learning topic configs")
+
+    async def _learn_replaced(self, name: str) -> None:
+        await self._learn_topics([name])
+        self.topic_config_changed(name)
 
     def topic_config_changed(self, name: str) -> None:
         config, partitions = self._broker.configs.log_config(name), self._broker.replicas.partitions

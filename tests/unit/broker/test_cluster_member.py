@@ -12,13 +12,15 @@ import pytest
 
 from ottla.base.coordination import SessionExpiredError, Watch, Znode
 from ottla.base.error_codes import ErrorCode
-from ottla.base.ids import TopicPartition
+from ottla.base.ids import TopicPartition, random_uuid
 from ottla.broker.broker import Broker
 from ottla.broker.cluster_member import ClusterMember
 from ottla.broker.configs.change_listener import ConfigChangeListener
 from ottla.controller.errors import ControllerError
+from ottla.controller.state import PartitionState, TopicState
 from ottla.controller.topic_names import OFFSETS_TOPIC
 from ottla.controller.wanted_topics import WantedTopic
+from ottla.log.config import LogConfig
 from ottla.replication.partition import Partition
 from ottla.wire.messages.metadata import MetadataRequest, MetadataResponse, MetadataTopic
 from ottla.wire.messages.produce import (
@@ -151,6 +153,24 @@ def test_the_configs_of_a_topic_are_read_when_the_broker_s_zookeeper_server_has_
             assert leader.log.config.retention_ms != 12345
             left[0] = 1
         await until(lambda: leader.log is not None and leader.log.config.retention_ms == 12345)
+
+    with_pair(tmp_path, work)
+
+
+@pytest.mark.parametrize("configs", [{}, {"retention_ms": "12345"}], ids=str)
+def test_a_topic_does_not_get_the_configs_of_a_former_one_whose_deletion_was_not_told(
+    tmp_path: Path, configs: dict[str, str]
+) -> None:
+    """The controller died before it told this broker."""
+
+    async def work(first: Broker, second: Broker) -> None:
+        state = PartitionState((1,), 1, 0, (1,), 1, 0)
+        second.metadata.put_topic(TopicState("orders", random_uuid(), (state,)))
+        second.configs.note_topic("orders", {"retention.ms": "1"})
+        await create(first, 2, 1, **configs)
+        leader = await orders(second, leads=True)
+        wanted = int(configs.get("retention_ms", LogConfig().retention_ms))
+        await until(lambda: leader.log is not None and leader.log.config.retention_ms == wanted)
 
     with_pair(tmp_path, work)
 

@@ -60,6 +60,8 @@ class MetadataCache:
         self._topics: dict[str, TopicState] = {}
         self._names: dict[Uuid, str] = {}
         self._expected: dict[str, set[int]] = {}
+        self.on_replaced: Callable[[str], None] = lambda _: None
+        """Called with a topic that was deleted and created again, without a word of the deletion."""
         self._waiting: dict[asyncio.Future[None], None] = {}
 
     # --- brokers ------------------------------------------------------------------------------------------------------
@@ -179,6 +181,7 @@ class MetadataCache:
         if known is not None and ZERO_UUID != known.topic_id != change.topic_id != ZERO_UUID:
             self.remove_topic(known)  # deleted while this broker was cut off, and created again
             known = None
+            self.on_replaced(change.name)
         partitions = [] if known is None else list(known.partitions)
         for index, partition in change.partitions.items():
             if index >= len(partitions):
