@@ -22,6 +22,7 @@ from ottla.broker.fetching.follower_reading import fetch_as_follower
 from ottla.broker.fetching.reading import DelayedFetch, FetchReading
 from ottla.broker.handlers import handles
 from ottla.broker.requests.api import Deferred, RequestContext
+from ottla.broker.requests.between_brokers import check_from_broker
 from ottla.wire.messages.fetch import (
     FetchRequest,
     FetchResponse,
@@ -39,12 +40,14 @@ def fetch(
     broker: Broker, request: FetchRequest | FastFollowerFetch, context: RequestContext
 ) -> FetchResponse | Deferred:
     if isinstance(request, FastFollowerFetch):
-        deferred = fetch_fast(broker, request, context)
-        if deferred is not None:
-            return deferred
+        if context.listener == broker.config.inter_broker_listener:
+            deferred = fetch_fast(broker, request, context)
+            if deferred is not None:
+                return deferred
         request = request.as_request()
     replica_id = request.replica_id if request.replica_state is None else request.replica_state.replica_id
     if replica_id >= 0:
+        check_from_broker(broker, "Fetch of a follower", context)  # it moves the high watermark
         return fetch_as_follower(broker, request, context, replica_id)
     by_id = context.version >= TOPIC_IDS_SINCE
     asked = _asked(broker, request, by_id=by_id)
