@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
+from types import FrameType
 
 import pytest
 
@@ -332,6 +334,31 @@ async def test_the_death_of_a_broker_is_about_its_own_partitions_only(
     assert read
     assert not [path for path in read if path.startswith(paths.topic("many"))]
     assert (cluster.state("few", 0).leader, cluster.state("few", 1).isr) == (1, (2, 3))
+
+
+def test_the_death_of_a_broker_costs_the_same_however_many_other_partitions_there_are() -> None:
+    """Counted in calls of the controller's functions."""
+    costs: dict[int, int] = {}
+
+    @on_cluster
+    async def count(cluster: ControlCluster, others: int) -> None:
+        def note(frame: FrameType, event: str, _: object) -> None:
+            costs[others] += event == "call" and "/ottla/controller/" in frame.f_code.co_filename
+
+        await cluster.start(1, 2, 3, 4)
+        await cluster.create("many", *[(1, 2, 3)] * others)
+        await cluster.create("few", (4, 1, 2), (2, 4, 3))
+        costs[others] = 0
+        sys.setprofile(note)
+        try:
+            await cluster.kill(4)
+        finally:
+            sys.setprofile(None)
+        assert cluster.state("few", 0).leader == 1
+
+    for others in (10, 200):
+        count(others=others)
+    assert costs[200] == costs[10] > 0
 
 
 @on_cluster
