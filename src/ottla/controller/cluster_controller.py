@@ -331,10 +331,14 @@ class ClusterController:
     # --- requests ---------------------------------------------------------------------------------------------------
 
     async def _asked(self, name: str, change: Callable[[ActiveController], Coroutine[Any, Any, T]]) -> T:
-        """Runs a client's request. If ZooKeeper is away for long, the client learns that, instead of hearing nothing;
-        what has begun by then may still be done."""
+        """Runs a client's request on the active controller."""
+        return await self._patiently(name, lambda: self._call(name, change))
+
+    async def _patiently(self, name: str, begin: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """If ZooKeeper is away for long, the client learns that, instead of hearing nothing; what has begun by then
+        may still be done."""
         self._check_tree(name)
-        work = asyncio.ensure_future(self._call(name, change))
+        work = asyncio.ensure_future(begin())
         try:
             while not work.done():
                 await asyncio.wait([work], timeout=_LOOK_AGAIN_S if self._lost_s is not None else _PATIENCE_S)
@@ -347,7 +351,8 @@ class ClusterController:
 
     def _check_tree(self, name: str) -> None:
         if self._lost_s is not None and self._clock.monotonic_s() - self._lost_s > _PATIENCE_S:
-            reason = "The controller has lost its connection to ZooKeeper, and can change nothing until it is back."
+            broker = "The controller" if self.is_active else f"Broker {self._broker_id}"
+            reason = f"{broker} has lost its connection to ZooKeeper, and can change nothing until it is back."
             if self._told_lost_s != self._lost_s:  # once, however often clients try again
                 self._told_lost_s = self._lost_s
                 _logger.warning("refusing %s, and more: ZooKeeper has been away for %.0f s", name, _PATIENCE_S)
@@ -406,7 +411,10 @@ class ClusterController:
         if self.is_active:
             return await self.create_topics(wanted, reason=reason)
         try:
-            return await topic_requests.create_topics_from_afar(self._tree, self._settings, wanted, reason)
+            return await self._patiently(
+                "automatic topics",
+                lambda: topic_requests.create_topics_from_afar(self._tree, self._settings, wanted, reason),
+            )
         except CoordinationError as error:
             failure = ControllerError(ErrorCode.UNKNOWN_SERVER_ERROR, f"The topic could not be created: {error}")
             return [failure] * len(wanted)

@@ -172,6 +172,32 @@ async def test_clients_learn_that_zookeeper_is_away(cluster: ControlCluster, mon
 
 
 @on_cluster
+async def test_clients_of_other_brokers_learn_that_zookeeper_is_away(
+    cluster: ControlCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cluster_controller, "_LOOK_AGAIN_S", 0.001)
+    await cluster.start(1, 2)
+    member = cluster.members[2]
+    clock = ManualClock()
+    monkeypatch.setattr(member.controller, "_clock", clock)
+    asked, answers = asyncio.Event(), asyncio.Event()
+
+    async def late(*_: object) -> list[str]:
+        asked.set()
+        await answers.wait()
+        return []
+
+    monkeypatch.setattr(member.session, "children", late)
+    member.controller.session_state(SessionState.DISCONNECTED)
+    creating = asyncio.ensure_future(member.controller.auto_create_topics([WantedTopic("t", 1, 1)], "automatically"))
+    await asked.wait()
+    clock.advance_ms(11_000)
+    with pytest.raises(ControllerError, match="Broker 2 has lost its connection to ZooKeeper") as refused:
+        await asyncio.wait_for(creating, 5)
+    assert refused.value.code is ErrorCode.REQUEST_TIMED_OUT
+
+
+@on_cluster
 async def test_an_answer_from_before_a_restart_does_not_count(cluster: ControlCluster) -> None:
     await cluster.start(1, 2, 3)
     await cluster.create("t", (2, 3))

@@ -33,7 +33,9 @@ async def create(broker: Broker, topic: str) -> None:
     except ControllerError as error:
         outcome = error
     if isinstance(outcome, ControllerError) and outcome.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
-        _logger.error("%s, for %s, could not be created: %s", topic, coordinator.purpose, outcome)
+        # Clients try again all the time while ZooKeeper is away: the controller warns once.
+        level = logging.DEBUG if outcome.code is ErrorCode.REQUEST_TIMED_OUT else logging.ERROR
+        _logger.log(level, "%s, for %s, could not be created: %s", topic, coordinator.purpose, outcome)
         return
     # If another request created it first, its leaders may still be unknown here.
     await cache.until(lambda: (coordinator.log.partition_count and cache.has_leaders(topic)) or None, NEW_TOPIC_WAIT_S)
