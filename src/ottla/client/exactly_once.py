@@ -122,7 +122,9 @@ def exactly_once(
         sent: Offsets = {}
         try:
             with producer.transaction():
-                function(records)
+                result = function(records)
+                if inspect.isawaitable(result):
+                    raise _not_awaited(result)
                 offsets = progress.offsets(consumer.positions())
                 group = _member(consumer.group_metadata(), consumer.subscription())
                 producer.send_offsets_to_transaction(offsets, group)
@@ -270,6 +272,13 @@ def _wrong_clients(consumer: object, producer: object, name: str, *expected: str
     other = "exactly_once" if name.startswith("async") else "async_exactly_once"
     kinds = " and ".join(f"{'an' if one[0] in 'AEIOU' else 'a'} {one}" for one in expected)
     return ArgumentTypeError(f"{name} needs {kinds}, not {given}; the other kind of clients goes with {other}")
+
+
+def _not_awaited(result: Awaitable[object]) -> ArgumentTypeError:
+    """Committing would skip the records: nothing has processed them."""
+    if inspect.iscoroutine(result):
+        result.close()
+    return ArgumentTypeError("exactly_once cannot call a coroutine function; use async_exactly_once")
 
 
 def _member(group: GroupMetadata, topics: Collection[str]) -> GroupMetadata:

@@ -207,3 +207,13 @@ def test_a_commit_that_did_not_finish_is_finished_first() -> None:
     assert producer.is_committing
     assert processed(consumer, producer) == [2, 3]
     assert not producer.is_committing
+
+
+def test_a_coroutine_function_is_refused_instead_of_skipping_the_records() -> None:
+    async def function(_: object) -> None:
+        pass
+
+    consumer = OnePartition()
+    with pytest.raises(ArgumentTypeError, match="use async_exactly_once"):
+        exactly_once(consumer, Scripted(consumer), function)
+    assert (consumer.at, consumer.committed_offset) == (0, None)
