@@ -59,6 +59,7 @@ def test_an_open_transaction(ottla: Ottla, open_id: str, topic: str) -> None:
     assert open_id in ottla("transactions", "list", "--state", "Ongoing").split()
     assert open_id not in ottla("transactions", "list", "--state", "completecommit").split()
     assert open_id not in ottla("transactions", "list", "--longer-than", "1h").split()
+    assert open_id in ottla("transactions", "list", "--longer-than", "0s").split()
     (listed,) = [
         one for one in json.loads(ottla("transactions", "list", "--json")) if one["transactional_id"] == open_id
     ]
@@ -78,6 +79,7 @@ def test_an_open_transaction(ottla: Ottla, open_id: str, topic: str) -> None:
     assert f"`ottla transactions fence {open_id}`" in refused
     assert f"Fenced the producers of {open_id}." in ottla("transactions", "fence", open_id)
     assert open_id not in ottla("transactions", "list", "--state", "ongoing").split()
+    assert open_id not in ottla("transactions", "list", "--longer-than", "0s").split(), "it has ended"
 
 
 def test_an_id_that_does_not_exist_is_not_created_by_fencing_it(ottla: Ottla, open_id: str) -> None:

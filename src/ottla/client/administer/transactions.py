@@ -148,9 +148,13 @@ class TransactionsArea(PartitionsArea, TopicsArea, CoordinatedArea):
     ) -> list[TransactionListing]:
         """All transactional ids by name; or those in one of these states, with one of these producer ids, with a
         transaction that has been open for at least `min_duration` seconds, and whose whole id matches the regular
-        expression `pattern` (RE2 syntax)."""
+        expression `pattern` (RE2 syntax).
+
+        With states and `min_duration`, brokers compare when the last transaction began, even if it has ended."""
         if min_duration is not None and min_duration < 0:
             raise ArgumentError(f"min_duration must be at least 0 seconds, not {min_duration!r}")
+        if min_duration is not None and not states:
+            states = [state for state in TransactionState if state.is_open]
         since, why = (_DURATION_SINCE, "list transactions by duration") if min_duration is not None else (0, "")
         since, why = (_PATTERN_SINCE, "list transactions by a pattern") if pattern else (since, why)
         request = ListTransactionsRequest(

@@ -175,6 +175,23 @@ def test_nothing_open_asks_no_coordinator() -> None:
     run(scenario)
 
 
+@pytest.mark.parametrize("states", [[], [TransactionState.EMPTY]])
+def test_a_duration_selects_open_transactions_unless_states_are_given(states: list[TransactionState]) -> None:
+    def script(request: Request) -> Answer | None:
+        if isinstance(request, ListTransactionsRequest):
+            return ListTransactionsResponse(error_code=0, unknown_state_filters=[], transaction_states=[])
+        return None
+
+    async def scenario() -> None:
+        async with ScriptedBroker(script) as broker, admin_of(broker) as admin:
+            await admin.list_transactions(states=states, min_duration=1.5)
+            (asked,) = broker.of(ListTransactionsRequest)
+            expected = states or ["Ongoing", "PrepareCommit", "PrepareAbort"]
+            assert (asked.state_filters, asked.duration_filter) == ([*map(str, expected)], 1500)
+
+    run(scenario)
+
+
 def test_what_old_brokers_cannot_do_is_said() -> None:
     async def scenario() -> None:
         old = {**KAFKA_2_1, 66: 0}
