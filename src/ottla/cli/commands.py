@@ -29,6 +29,7 @@ _WRONG_VALUES: Final = {
     "less_than_equal": "{input} is greater than {le:g}, the maximum",
     "enum": "{input!r} is not one of {expected}",
     "literal_error": "{input!r} is not one of {expected}",
+    "value_error": "{error}",
 }
 """What typer says in the words of the library that it checks values with, by that library's kind of error."""
 

@@ -169,6 +169,12 @@ def test_what_was_perhaps_meant(arguments: list[str], suggestion: str, capsys: C
     assert suggestion in re.sub(r"[\s│]+", " ", capsys.readouterr().err)
 
 
+@pytest.mark.parametrize("arguments", [["produce", "t", "-z", "rar"], ["transactions", "list", "--state", "rar"]])
+def test_a_wrong_choice_is_said_in_plain_words(arguments: list[str], capsys: Capture) -> None:
+    assert run(arguments) == 2
+    assert re.search(r"for '--[^:]*: 'rar' is not one of 'n?[eo]", capsys.readouterr().err)
+
+
 def test_debug_shows_where_it_came_from() -> None:
     with pytest.raises(Exception, match="connection refused"):
         run(["--debug", "-b", "127.0.0.1:1", "topics", "list"])
