@@ -30,6 +30,7 @@ from pathlib import Path
 from typing import Final
 
 from ottla.spark.fork_launcher import REFUSED, STARTED
+from ottla.spark.quiet_workers import quieten
 
 LOADED: Final = (
     "pyspark.worker",
@@ -62,6 +63,9 @@ _OFFSET_COMMIT_BY_NAME: Final = 9
 _READ_AT_START: Final = ("PYTHON", "LD_", "DYLD_", "MALLOC_", "OMP_", "OPENBLAS_", "MKL_", "NUMBA_", "COVERAGE_")
 """Variables that Python and libraries read only once begin so."""
 _READ_LATER: Final = ("PYTHONPATH", "PYTHONUNBUFFERED")
+_DAEMON: Final = "pyspark.daemon"
+_CHATTY: Final = "pyspark.sql.streaming.transform_with_state_driver_worker"
+"""It prints five lines for each stateful function when a query starts, whatever the log level is."""
 _SCRIPT_NAME: Final = "python"
 _ADDRESS_NAME: Final = "fork"
 _SHEBANG_BYTES_MAX: Final = 120
@@ -301,12 +305,25 @@ def become(request: Request, inherited: Sequence[str]) -> None:
         sys.argv = [kind, *arguments]
         exec(what, {"__name__": "__main__", "__builtins__": __builtins__})
         return
+    sys.argv = [what, *arguments]
+    if what == _DAEMON:
+        _serve_quietly()
+        return
+    if what == _CHATTY:
+        sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115 - until the process ends
     import runpy
 
-    sys.argv = [what, *arguments]
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", category=RuntimeWarning, module="runpy")  # it is loaded
         runpy.run_module(what, run_name="__main__", alter_sys=True)
+
+
+def _serve_quietly() -> None:
+    """Runs PySpark's daemon as the main module. Our code could quieten its workers only after they have begun."""
+    daemon = import_module(_DAEMON)
+    sys.modules["__main__"] = daemon
+    quieten(daemon)
+    daemon.manager()
 
 
 def load() -> None:

@@ -100,6 +100,21 @@ def test_which_requests_are_possible(arguments: list[str], here: Mapping[str, st
     assert Request("/", arguments, here, ()).is_possible({"OMP_NUM_THREADS": "1"}) is is_possible
 
 
+def test_workers_of_pysparks_daemon_are_quiet_from_the_beginning(server: Server) -> None:
+    says = "import pyspark.daemon as daemon, sys\ndaemon.manager = lambda: print(vars(daemon.worker), sys.argv[1:])\n"
+    become = "from ottla.spark import fork_server\nfork_server.become(fork_server.Request('/', %r, {}, ()), [])\n"
+    result = ran(server, "-c", says + become % ["-m", "pyspark.daemon", "x"])
+    assert (result.stdout, result.stderr) == ("{'is_quiet': True} ['x']\n", "")
+
+
+def test_what_pyspark_prints_about_stateful_functions_is_dropped(server: Server, tmp_path: Path) -> None:
+    (tmp_path / "chatty.py").write_text("import sys\nprint('Starting.')\nprint('an error', file=sys.stderr)\n")
+    become = f"fork_server.become(fork_server.Request({str(tmp_path)!r}, ['-m', 'chatty'], {{}}, ()), [])\n"
+    renamed = "from ottla.spark import fork_server\nfork_server._CHATTY = 'chatty'\n"
+    result = ran(server, "-c", renamed + become)
+    assert (result.stdout, result.stderr) == ("", "an error\n")
+
+
 def test_a_process_ends_with_the_program_that_spark_knows(server: Server) -> None:
     with subprocess.Popen([server.script, "-c", WAITS], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as program:
         assert program.stdout is not None
