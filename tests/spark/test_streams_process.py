@@ -198,6 +198,13 @@ def test_what_cannot_be_processed(driver: StreamsDriver) -> None:
         to_topics(stream, "a", "b")
 
 
+def test_retention_deletes_nothing_that_a_driver_sends(driver: StreamsDriver) -> None:
+    """Its records are from the past."""
+    resource = ConfigResource.topic(driver.topic("inputs"))
+    with Admin(bootstrap_servers=driver.bootstrap) as admin:
+        assert admin.describe_configs([resource])[resource]["retention.ms"].value == "-1"
+
+
 def test_a_queryable_table_is_read_by_a_view(driver: StreamsDriver, topic: str, tmp_path: Path) -> None:
     inputs = driver.topic("inputs", compacted=True)
     options = {"kafka.bootstrap.servers": driver.bootstrap}

@@ -88,7 +88,8 @@ class StreamsDriver:
     def topic(self, name: str, *, partitions: int = 1, compacted: bool = False) -> str:
         """Creates a topic, and returns its name, which begins with the given one and which nobody else uses."""
         unique = f"{name}-{uuid.uuid4().hex[:12]}"
-        configs = {"cleanup.policy": "compact"} if compacted else {}
+        # The times of records are in the past: a retention time would delete them at the broker's next check.
+        configs = {"cleanup.policy": "compact" if compacted else "delete", "retention.ms": "-1"}
         self._admin.create_topics([NewTopic(unique, partitions, configs=configs)])
         self._topics.append(unique)
         return unique
