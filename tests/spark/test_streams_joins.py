@@ -164,7 +164,7 @@ def test_arguments_that_do_not_fit(spark: SparkSession) -> None:
         return spark.createDataFrame([], f"{columns}, timestamp TIMESTAMP, topic STRING, partition INT, offset BIGINT")
 
     texts = frame("key STRING, value STRING")
-    with pytest.raises(StreamError, match="how must be 'inner', 'left', not 'outer'"):
+    with pytest.raises(StreamError, match="how must be 'inner' or 'left', not 'outer'"):
         join_stream_table(texts, texts, "outer")
     with pytest.raises(StreamError, match="the key of left is string, but the key of right is int: cast one of them"):
         join_tables(texts, frame("key INT, value STRING"))

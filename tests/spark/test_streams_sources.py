@@ -80,6 +80,11 @@ def test_a_table_skips_and_counts_records_without_a_key(spark: SparkSession, bro
     assert metrics[f"ottla.table.{topic}.2"].skipped_null_keys == 3
 
 
+def test_a_table_of_a_topic_that_does_not_exist(spark: SparkSession, broker: Peer, topic: str) -> None:
+    with pytest.raises(StreamError, match=f"create {topic}-typo --config cleanup.policy=compact"):
+        table(spark, f"{topic}-typo", options(broker))
+
+
 @pytest.mark.filterwarnings("ignore::ottla.spark.streams.NotCompactedWarning")
 def test_a_table_fails_at_records_without_a_key_if_told_so(spark: SparkSession, broker: Peer, topic: str) -> None:
     send(broker, topic, (b"a", b"1"), (None, b"2"))

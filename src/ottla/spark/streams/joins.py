@@ -109,7 +109,7 @@ def join_foreign(left: DataFrame, right: DataFrame, foreign_key: Column | str, h
 
 def _check_how(how: str, allowed: tuple[Any, ...]) -> None:
     if how not in allowed:
-        raise StreamError(f"how must be {', '.join(map(repr, allowed))}, not {how!r}")
+        raise StreamError(f"how must be {' or '.join(map(repr, allowed))}, not {how!r}")
 
 
 def _sides(

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
+from ottla.base.error_codes import ErrorCode
 from ottla.client.administer import Admin
 from ottla.client.administer.configs import ConfigResource
 from ottla.client.errors import RefusedError
@@ -125,6 +126,9 @@ def _warn_unless_compacted(topic: str, options: Mapping[str, str]) -> None:
         try:
             configs = admin.describe_configs([resource], keys=["cleanup.policy"])
         except RefusedError as error:
+            if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                create = f"ottla topics create {topic} --config cleanup.policy=compact"
+                raise StreamError(f"table {topic}: the topic does not exist. Create it with `{create}`") from None
             raise StreamError(f"table {topic}: cannot read the config of the topic: {error}") from None
     policy = configs[resource]["cleanup.policy"].value or ""
     if "compact" not in policy.split(","):
