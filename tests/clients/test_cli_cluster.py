@@ -74,7 +74,7 @@ def test_a_plan_with_nothing_to_do(ottla: Ottla, topic: str, tmp_path: Path) -> 
         (["--to", "1,7"], "Broker 7 is not online; the online brokers are 1."),
         (["--drain", "7"], "There is no broker 7; the online brokers are 1."),
         (["--drain", "1"], "There is no broker that could take replicas."),
-        (["--rebalance", "-r", "2"], "needs 2 replicas, and only 1 brokers can take them: 1."),
+        (["--rebalance", "-r", "2"], "needs 2 replicas, but only broker 1 can take them: add a broker, or "),
         (["--rebalance", "--topic", "missing"], "Topic 'missing' does not exist."),
         (["--rebalance", "--topic", "a:b"], "'a:b' is not of the form TOPIC or TOPIC:PARTITION"),
     ],

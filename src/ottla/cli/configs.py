@@ -60,8 +60,9 @@ def describe(
     rows = [
         (value.name, _text(value), _source(value.source), *([_synonyms(value)] if synonyms else [])) for value in shown
     ]
-    show_rows(columns, rows)
-    if not shown:
+    if rows:
+        show_rows(columns, rows)
+    else:
         note(f"No configs are set for {resource}. Use --all to show the defaults.")
 
 

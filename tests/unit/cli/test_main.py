@@ -175,6 +175,14 @@ def test_a_wrong_choice_is_said_in_plain_words(arguments: list[str], capsys: Cap
     assert re.search(r"for '--[^:]*: 'rar' is not one of 'n?[eo]", capsys.readouterr().err)
 
 
+def test_no_configs_are_no_empty_table(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ottla.cli.configs.with_admin", lambda *_: {})
+    monkeypatch.setattr("ottla.cli.output.is_terminal", lambda: True)
+    assert run(["configs", "describe", "--topic", "t"]) == 0
+    output = capsys.readouterr()
+    assert (output.out, output.err) == ("", "No configs are set for topic t. Use --all to show the defaults.\n")
+
+
 def test_debug_shows_where_it_came_from() -> None:
     with pytest.raises(Exception, match="connection refused"):
         run(["--debug", "-b", "127.0.0.1:1", "topics", "list"])

@@ -91,10 +91,11 @@ class _Draft:
         if None in slots:
             usable = {*self._targets, *(one for one in slots if one is not None)}
             if len(usable) < wanted:
-                brokers = ", ".join(map(str, self._targets))
+                targets = [*map(str, self._targets)]
+                brokers = f"brokers {', '.join(targets)}" if len(targets) > 1 else f"broker {targets[0]}"
                 raise PlanError(
-                    f"partition {partition} needs {wanted} replicas, and only {len(self._targets)} brokers can take "
-                    f"them: {brokers}"
+                    f"partition {partition} needs {wanted} replicas, but only {brokers} can take them: add a broker, "
+                    "or reduce the number of replicas with --replication-factor"
                 )
             self._vacancies[partition] = [index for index, one in enumerate(slots) if one is None]
         self.replicas[partition] = [-1 if one is None else one for one in slots]

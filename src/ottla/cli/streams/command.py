@@ -71,7 +71,7 @@ def reset(
         typer.Option(
             "--output-topic",
             metavar="TOPIC",
-            help="Empty this output of the query. Without it, the query writes its results again behind the old ones. "
+            help="Empty this output of the query. Without it, the query writes its results again after the old ones. "
             "Repeatable.",
             autocompletion=complete_topics,
         ),

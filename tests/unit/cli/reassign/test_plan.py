@@ -162,7 +162,11 @@ def test_a_smaller_replication_factor_keeps_as_many_racks_as_it_can() -> None:
     ("targets", "message"),
     [
         ([], "there is no broker that could take replicas"),
-        ([1, 2], "partition a-0 needs 3 replicas, and only 2 brokers can take them: 1, 2"),
+        (
+            [1, 2],
+            "partition a-0 needs 3 replicas, but only brokers 1, 2 can take them: add a broker, or reduce the number "
+            "of replicas with --replication-factor",
+        ),
     ],
 )
 def test_what_cannot_be_planned(targets: list[int], message: str) -> None:
