@@ -91,6 +91,14 @@ def test_outputs_stay_unless_they_are_named(ottla: Ottla, query: Query) -> None:
     assert (query.records(query.internal), query.records(query.output)) == (4, 4)
 
 
+def test_an_input_is_not_taken_for_an_output(ottla: Ottla, query: Query) -> None:
+    offsets = query.place / "offsets" / "2"
+    offsets.write_text(offsets.read_text().replace("orders", query.output))
+    refused = f"The query reads topic '{query.output}', and inputs are never changed."
+    assert refused in ottla(*query.arguments, "--yes", code=1)
+    assert query.is_whole()
+
+
 def test_a_group_with_members(ottla: Ottla, query: Query) -> None:
     with Consumer(bootstrap_servers=query.broker.bootstrap, group_id=query.group, enable_auto_commit=False) as consumer:
         consumer.subscribe([query.output])

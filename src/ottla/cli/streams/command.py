@@ -96,6 +96,11 @@ def reset(
     names = [*(internal_topics or []), *(output_topics or [])]
     if doubled := sorted({name for name in names if names.count(name) > 1}):
         raise CommandError(f"topic {doubled[0]} is given twice")
+    if inputs := sorted({topic for one in before for topic in one.topics} & {*(output_topics or [])}):
+        raise CommandError(
+            f"the query reads topic {inputs[0]!r}, and inputs are never changed. If nothing else writes it, name it "
+            "with --internal-topic"
+        )
 
     async def look(admin: AsyncAdmin) -> tuple[list[TopicToEmpty], dict[str, dict[TopicPartition, int]]]:
         from ottla.cli.streams.emptying import look_at
