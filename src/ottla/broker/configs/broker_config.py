@@ -325,6 +325,11 @@ class BrokerConfig:
             raise ConfigError(
                 "authorizer.class.name", "authorizers are not supported yet: without it, everyone can do everything"
             )
+        if self["remote.log.storage.system.enable"]:
+            reason = (
+                "tiered storage is not supported: records in it could not be read. Leave it out, or set it to false"
+            )
+            raise ConfigError("remote.log.storage.system.enable", reason)
         if self["process.roles"] and "controller" not in self["process.roles"]:
             raise ConfigError("process.roles", "a quorum elsewhere cannot be joined: add controller, or leave it out")
         if len(self["controller.quorum.voters"]) > 1:

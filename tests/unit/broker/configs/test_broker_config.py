@@ -240,6 +240,10 @@ def test_what_does_not_fit_is_refused_in_a_sentence(settings: dict[str, str], re
             {"replica.selector.class": "com.example.Mine"},
             "replica.selector.class: 'com.example.Mine' is not org.apache",
         ),
+        (
+            {"remote.log.storage.system.enable": "true"},
+            "remote.log.storage.system.enable: tiered storage is not supported",
+        ),
         ({"authorizer.class.name": "kafka.security"}, "authorizer.class.name: authorizers are not supported yet"),
         ({"process.roles": "broker"}, "process.roles: a quorum elsewhere cannot be joined"),
         (
