@@ -94,8 +94,9 @@ class Server:
         try:
             sock = _bound_socket(host, port)
         except OSError as error:
-            hint = "; another process is using the port" if error.errno == errno.EADDRINUSE else ""
-            raise OSError(error.errno, f"cannot listen on {host or '*'}:{port}: {error.strerror}{hint}") from error
+            taken = "another process uses the port. Stop it, or choose another port"
+            reason = taken if error.errno == errno.EADDRINUSE else error.strerror
+            raise OSError(error.errno, f"cannot listen on {host or '*'}:{port}: {reason}") from error
         self._listening.append((sock, name))
         return BoundListener(name, host, sock.getsockname()[1])
 
