@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from pyspark import inheritable_thread_target
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.functions import udf
@@ -111,7 +113,7 @@ def test_a_batch_is_visible_as_a_whole(spark: SparkSession, target: TopicData) -
 def test_a_write_with_a_name_takes_effect_once(spark: SparkSession, target: TopicData) -> None:
     frame = spark.range(0, 20, 1, 2).selectExpr("CAST(id AS STRING) AS value")
     for _ in range(2):
-        options = options_of(target, exactlyOnceId=f"load-{target.name}")
+        options = options_of(target, exactlyOnceJob=f"load-{target.name}")
         frame.write.format("ottla").options(**options).mode("append").save()
     assert committed(target) == values(20)
 
@@ -186,6 +188,35 @@ def test_update_mode_and_names_in_foreach_batch(
     with pytest.raises(PySparkException, match="set exactlyOnceId to a different name"):
         run_out(each("one", "one").option("checkpointLocation", str(tmp_path / "same")))
     assert len(committed(target)) == 11
+
+
+def test_a_thread_of_foreach_batch_must_know_the_micro_batch(
+    spark: SparkSession, broker: Peer, target: TopicData, tmp_path: Path
+) -> None:
+    """Otherwise the write of each micro-batch would be taken for that of the first one, and its rows would be lost."""
+    source = TopicData(broker.bootstrap)
+    source.send(range(6))
+
+    def each(*, inherits: bool, **names: str) -> DataStreamWriter:
+        def write(frame: DataFrame) -> None:
+            frame.sparkSession.createDataFrame([], "id INT")  # a thread finds the sink only then
+            frame.select("value").write.format("ottla").options(**options_of(target, **names)).mode("append").save()
+
+        def elsewhere(frame: DataFrame, _: int) -> None:
+            run = inheritable_thread_target(frame.sparkSession)(write) if inherits else write
+            with ThreadPoolExecutor(1) as pool:
+                pool.submit(run, frame).result(WAIT_S)
+
+        writer = stream_of(spark, source, maxOffsetsPerTrigger="2").writeStream.foreachBatch(elsewhere)
+        return writer.option("checkpointLocation", str(tmp_path / "state"))
+
+    with pytest.raises(PySparkException, match="exactlyOnceId='own' names a write in foreachBatch"):
+        run_out(each(inherits=False, exactlyOnceId="own"))
+    with pytest.raises(PySparkException, match="the DataFrame is from foreachBatch"):
+        run_out(each(inherits=False))
+    assert committed(target) == []
+    run_out(each(inherits=True, exactlyOnceId="own"))
+    assert committed(target) == values(6)
 
 
 def test_a_restored_checkpoint_is_refused(spark: SparkSession, broker: Peer, target: TopicData, tmp_path: Path) -> None:

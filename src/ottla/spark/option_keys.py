@@ -156,8 +156,15 @@ WRITE_OPTIONS: Final = ConfigSchema(
             "exactlyOnceId",
             _STRING,
             None,
-            "Name of the write, if a function of foreachBatch has several; of a batch write that is to take effect "
-            "only once, however often it is repeated. Ottla only.",
+            "Name of a write in foreachBatch: different for each write in the function, the same in every batch. "
+            "Ottla only.",
+            _sink_name,
+        ),
+        ConfigKey(
+            "exactlyOnceJob",
+            _STRING,
+            None,
+            "Name of a batch job's write that takes effect only once, however often it is repeated. Ottla only.",
             _sink_name,
         ),
         ConfigKey(

@@ -228,8 +228,11 @@ def _exactly_once(values: Mapping[str, Any], settings: Mapping[str, str]) -> Exa
         config = parsed()
     if not values["commitTopic"]:
         raise OptionError("commitTopic", "is empty: set a topic, or omit it")
+    if values["exactlyOnceId"] is not None and values["exactlyOnceJob"] is not None:
+        raise OptionError("exactlyOnceJob", "is for batch jobs, and exactlyOnceId for foreachBatch: omit one of them")
     return ExactlyOnceOptions(
         name=values["exactlyOnceId"],
+        job=values["exactlyOnceJob"],
         topic=values["commitTopic"],
         prefix=values["transactionalIdPrefix"],
         fail_on_data_loss=values["failOnDataLoss"],

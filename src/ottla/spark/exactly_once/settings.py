@@ -13,7 +13,9 @@ class ExactlyOnceOptions:
     """Sent from the driver to the tasks. Can be a key: what was pickled is equal."""
 
     name: str | None
-    """Of the write, if a query or a program has several."""
+    """Of the write in foreachBatch."""
+    job: str | None
+    """Name of a batch job's write that takes effect once. At most one of both is set."""
     topic: str
     """For commit records."""
     prefix: str

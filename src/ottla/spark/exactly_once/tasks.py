@@ -39,6 +39,13 @@ _QUERY: Final = "sql.streaming.queryId"
 _BATCH: Final = "streaming.sql.batchId"
 _RUN: Final = ("spark.app.id", "spark.jobGroup.id")
 """Spark groups the jobs of a streaming query by its run."""
+_OF_STREAM: Final = "spark.sql.streaming.internal.stateStore.partitions"
+"""Spark sets this in the session of a streaming query, to which the DataFrames of foreachBatch belong, and hands the
+settings of a DataFrame's session to tasks, whatever thread started the job."""
+_USE_THREAD: Final = (
+    "write in the thread that calls your function, or wrap what other threads run in "
+    "pyspark.inheritable_thread_target(frame.sparkSession)"
+)
 _KNOWN_MAX: Final = 64
 
 
@@ -51,17 +58,40 @@ class Assignment(NamedTuple):
 
 
 def assignment_of(
-    properties: Callable[[str], str | None], name: str | None, execution: str, *, is_stream: bool
+    properties: Callable[[str], str | None],
+    execution: str,
+    *,
+    name: str | None = None,
+    job: str | None = None,
+    is_stream: bool,
 ) -> Assignment:
-    """Of a task with these properties of Spark. A batch write in a streaming query is one of foreachBatch."""
+    """Of a task with these properties of Spark. A batch write in a streaming query is one of foreachBatch.
+
+    In a thread that a function of foreachBatch has started, Spark knows no micro-batch. Such a write must not be taken
+    for that of a batch job: with a name it would repeat that of the first micro-batch, and its rows would be lost.
+    """
     query, batch = properties(_QUERY), properties(_BATCH)
     if query is None or batch is None:
         if is_stream:
             raise ExactlyOnceError(
                 "Spark did not say to which query and batch this task belongs: use PySpark 4.2 or newer"
             )
-        sink = sink_of_one_write(execution) if name is None else sink_of_write(name)
-        return Assignment(sink, execution, 0)
+        if name is not None:
+            raise ExactlyOnceError(
+                f"exactlyOnceId={name!r} names a write in foreachBatch, but in this thread Spark knows no micro-batch. "
+                f"In foreachBatch, {_USE_THREAD}. In a batch job, set exactlyOnceJob instead"
+            )
+        if properties(_OF_STREAM) is not None:
+            raise ExactlyOnceError(
+                "the DataFrame is from foreachBatch, but in this thread Spark knows no micro-batch, so the rows cannot "
+                f"be written exactly once: set exactlyOnceId, and {_USE_THREAD}"
+            )
+        return Assignment(sink_of_one_write(execution) if job is None else sink_of_write(job), execution, 0)
+    if job is not None:
+        raise ExactlyOnceError(
+            f"exactlyOnceJob={job!r} names the write of a batch job, but this is a streaming query: every micro-batch "
+            "but the first would be lost. Set exactlyOnceId in foreachBatch, and nothing in writeStream"
+        )
     if not is_stream and name is None:
         raise ExactlyOnceError(
             "a write with exactlyOnce in foreachBatch needs a name: set exactlyOnceId, to a different text for each "
@@ -104,7 +134,8 @@ def run_task(
     context = TaskContext.get()
     if context is None:
         raise ExactlyOnceError("rows are written outside of a task of Spark")
-    assigned = assignment_of(context.getLocalProperty, options.name, execution.token, is_stream=is_stream)
+    names = {"name": options.name, "job": options.job}
+    assigned = assignment_of(context.getLocalProperty, execution.token, **names, is_stream=is_stream)
     first = _first_batch(options, assigned)
     counted = _Counted(batches)
     results: list[T] = []
