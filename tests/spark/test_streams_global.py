@@ -9,7 +9,9 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
+from ottla.client.errors import UnknownTopicError
 from ottla.spark.streams import StreamError, global_table, join_global_table, stream
+from ottla.spark.streams.global_tables import view_of
 from support.clients.peers import Peer
 from support.stream_plays import Play, Record, Topics
 
@@ -42,6 +44,26 @@ def test_a_global_table_is_fresh_in_each_micro_batch(spark: SparkSession, broker
     topics.send("clicks", [Record("1", "ana")])
     with pytest.raises(StreamingQueryException, match="max_bytes"):
         play.act()
+
+
+def test_a_worker_replaces_a_view_that_has_failed(broker: Peer) -> None:
+    """It serves queries after the one that failed as well."""
+    topics = Topics(broker.bootstrap)
+    users = global_table(topics.name("users"), topics.options)
+
+    def found(key: bytes) -> bytes | None:
+        value: bytes | None = view_of(users).get(key)
+        return value
+
+    with pytest.raises(UnknownTopicError):
+        found(b"ana")
+    topics.create("users")
+    topics.send("users", [Record("ana", "Wien")])
+    assert found(b"ana") == b"Wien"
+    failed = view_of(users)
+    failed.close()  # as if reading had failed since
+    assert found(b"ana") == b"Wien"
+    view_of(users).close()
 
 
 def test_arguments_that_do_not_fit(spark: SparkSession) -> None:

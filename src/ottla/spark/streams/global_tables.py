@@ -18,6 +18,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, StringType
 
+from ottla.base.errors import OttlaError
 from ottla.client.tables import TableView
 from ottla.spark.codecs.sides import batchwise
 from ottla.spark.options import ReadOptions
@@ -83,19 +84,31 @@ _views: dict[_Key, TableView[bytes, bytes]] = {}
 _lock: Final = threading.Lock()
 
 
-def _view_of(table: GlobalTable) -> TableView[bytes, bytes]:
+def view_of(table: GlobalTable) -> TableView[bytes, bytes]:
+    """With everything that the topic has now. A view that has failed is replaced, because workers live longer than
+    queries: the topic may exist, or be smaller, by the time of the next one."""
     key = table.topic, table.max_bytes, frozenset(table.settings.items())
     with _lock:
         view = _views.get(key)
+        is_new = view is None
         if view is None:
             view = _views[key] = TableView(table.topic, table.settings, max_bytes=table.max_bytes)
-        return view
+    try:
+        view.wait_until_caught_up()
+    except OttlaError:
+        with _lock:
+            if _views.get(key) is view:
+                del _views[key]
+        view.close()
+        if is_new:
+            raise
+        return view_of(table)
+    return view
 
 
 def _lookup_of(table: GlobalTable) -> Callable[..., pa.Array]:
     def lookup(keys: pa.Array) -> pa.Array:
-        view = _view_of(table)
-        view.wait_until_caught_up()
+        view = view_of(table)
         encoded = keys.dictionary_encode()
         values = [None if key is None else view.get(key) for key in encoded.dictionary.to_pylist()]
         return pa.array(values, pa.binary()).take(encoded.indices)
