@@ -129,6 +129,42 @@ def test_timers_follow_event_time(driver: StreamsDriver) -> None:
     assert [(one.key, one.value, one.at_s) for one in driver.read(results)] == [("b", "b is silent", 70.0)]
 
 
+def test_state_expires_that_was_not_written(driver: StreamsDriver) -> None:
+    class Expiring(Processor):
+        value = Value[int]("BIGINT", ttl=timedelta(milliseconds=1))
+        items = List[int]("BIGINT", ttl=timedelta(milliseconds=1))
+        entries = Map[str, int]("STRING", "BIGINT", ttl=timedelta(milliseconds=1))
+        day = Value[int]("BIGINT", ttl=timedelta(days=1))
+        days = Map[str, int]("STRING", "BIGINT", ttl=timedelta(days=1))
+        all = Value[int]("BIGINT")
+
+        def process(self, record: Any, context: Context) -> Iterator[str]:  # noqa: ARG002
+            brief = [self.value.get(), self.items.get(), self.entries.get("e"), self.entries.items()]
+            yield json.dumps([brief, [self.day.get(), self.days.items(), self.all.get()]])
+            number = int(record.value)
+            for value in (self.value, self.day, self.all):
+                value.set(number)
+            self.items.append(number)
+            for entries in (self.entries, self.days):
+                entries.set("e", number)
+
+    inputs, results = driver.topic("numbers"), driver.topic("results")
+
+    def query() -> DataFrame:
+        return process(driver.stream(inputs), Expiring(), "STRING", time="processing")
+
+    driver.send(inputs, ("a", "1", 0.0), ("a", "2", 0.0))
+    driver.run(query, results)
+    driver.send(inputs, ("a", "3", 0.0))
+    driver.run(query, results)  # more than a millisecond later
+    nothing: list[Any] = [None, [], None, {}]
+    assert [json.loads(one.value or "") for one in driver.read(results)] == [
+        [nothing, [None, {}, None]],
+        [[1, [1], 1, {"e": 1}], [1, {"e": 1}, 1]],
+        [nothing, [2, {"e": 2}, 2]],
+    ]
+
+
 def test_results_and_state_of_wrong_types_and_unprintable_errors(driver: StreamsDriver) -> None:
     class Odd(Processor):
         total = Value[float]("DOUBLE")

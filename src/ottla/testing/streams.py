@@ -14,10 +14,12 @@ Share the session and the broker between tests, as `ottla_broker` of the pytest 
 
 from __future__ import annotations
 
+import re
 import shutil
 import tempfile
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
@@ -35,6 +37,9 @@ START: Final = datetime(2026, 1, 1, tzinfo=UTC)
 
 _START_MS: Final = int(START.timestamp() * 1000)
 _TIMEOUT_S: Final = 120
+_PROCESSING_TIME: Final = re.compile(r"\bTransformWithState.*\bProcessingTime\b")
+"""An operator in a plan that wants another micro-batch after each one."""
+_NO_DATA: Final = "spark.sql.streaming.noDataMicroBatches.enabled"
 
 
 class Sent(NamedTuple):
@@ -113,19 +118,37 @@ class StreamsDriver:
     def run(self, query: Callable[[], DataFrame], to: str | None = None, **options: str) -> None:
         """Runs the query until it has processed everything that its topics have. `to` is the topic of its results; None
         if the rows name one. Raises what the query raised. A query is known by its function: calling `run` again with
-        the same one continues from its checkpoint."""
+        the same one continues from its checkpoint.
+
+        If state or timers follow the processing time (`process(…, time="processing")`), there are no micro-batches
+        without data, because Spark would never stop running these: timers fire in the next run that has data."""
         checkpoint = self._queries.setdefault(query, self._place / f"query-{len(self._queries)}")
-        writer = query().writeStream.format("ottla").option("kafka.bootstrap.servers", self.bootstrap)
+        frame = query()
+        writer = frame.writeStream.format("ottla").option("kafka.bootstrap.servers", self.bootstrap)
         if to is not None:
             writer = writer.option("topic", to)
-        running = (
-            writer.options(**options).option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
-        )
+        writer = writer.options(**options).option("checkpointLocation", str(checkpoint)).trigger(availableNow=True)
+        with self._finite(frame):
+            running = writer.start()
         try:
             if not running.awaitTermination(_TIMEOUT_S):
                 raise TimeoutError(f"the query did not end within {_TIMEOUT_S:g} s: {running.status}")
         finally:
             running.stop()
+
+    @contextmanager
+    def _finite(self, frame: DataFrame) -> Iterator[None]:
+        """A query takes the settings of its session when it starts."""
+        internal: Any = frame
+        if not _PROCESSING_TIME.search(internal._jdf.queryExecution().analyzed().toString()):
+            yield
+            return
+        before = self.spark.conf.get(_NO_DATA)
+        self.spark.conf.set(_NO_DATA, "false")
+        try:
+            yield
+        finally:
+            self.spark.conf.set(_NO_DATA, before or "true")
 
     def read(self, topic: str) -> list[Received]:
         """All committed records of the topic, partition by partition."""
