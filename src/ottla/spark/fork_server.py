@@ -49,16 +49,19 @@ LOADED: Final = (
 
 _SPOKEN: Final = {
     "api_versions": "ApiVersions",
+    "describe_configs": "DescribeConfigs",
     "describe_topic_partitions": "DescribeTopicPartitions",
+    "end_txn": "EndTxn",
     "fetch": "Fetch",
     "find_coordinator": "FindCoordinator",
-    "init_producer_id": "InitProducerId",
     "list_offsets": "ListOffsets",
+    "list_transactions": "ListTransactions",
     "metadata": "Metadata",
     "produce": "Produce",
 }
-_OFFSET_COMMIT_BY_NAME: Final = 9
-"""The last version with names of topics, which the admin client uses."""
+_SPOKEN_BEFORE: Final = {"init_producer_id": ("InitProducerId", 5), "offset_commit": ("OffsetCommit", 9)}
+"""Messages of which clients use an earlier version than the last one: without prepared transactions, and with names of
+topics."""
 
 _READ_AT_START: Final = ("PYTHON", "LD_", "DYLD_", "MALLOC_", "OMP_", "OPENBLAS_", "MKL_", "NUMBA_", "COVERAGE_")
 """Variables that Python and libraries read only once begin so."""
@@ -339,16 +342,15 @@ def load() -> None:
 def _prepare_protocol() -> None:
     """Compiles the messages that clients of a query exchange with a new broker. With an older one, they compile some
     themselves."""
-    from ottla.wire import codec
-    from ottla.wire.messages import headers, offset_commit
+    from ottla.wire import codec, registry
+    from ottla.wire.messages import headers
 
-    for module, name in _SPOKEN.items():
+    registry.apis()  # imports all declarations, as the first connection would
+    spoken = {module: (name, None) for module, name in _SPOKEN.items()}
+    for module, (name, version) in {**spoken, **_SPOKEN_BEFORE}.items():
         declared = vars(import_module(f"ottla.wire.messages.{module}"))
         for message in (declared[f"{name}Request"], declared[f"{name}Response"]):
-            codec.prepare(message, message.versions.high)
-    by_name = _OFFSET_COMMIT_BY_NAME
-    codec.prepare(offset_commit.OffsetCommitRequest, by_name)
-    codec.prepare(offset_commit.OffsetCommitResponse, by_name)
+            codec.prepare(message, message.versions.high if version is None else version)
     codec.prepare(headers.RequestHeader, 2)
     for version in (0, 1):
         codec.prepare(headers.ResponseHeader, version)

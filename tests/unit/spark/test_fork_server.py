@@ -78,6 +78,22 @@ def test_the_server_has_no_thread(server: Server) -> None:
     assert result.stdout == "1\n"
 
 
+def test_what_a_first_connection_needs_is_loaded(server: Server) -> None:
+    text = (
+        "import sys\n"
+        "from ottla.wire import codec, registry\n"
+        "print(registry.apis.cache_info().currsize)\n"
+        "apis = {api.name: api for api in registry.apis().values()}\n"
+        "misses = codec._reader.cache_info().misses\n"
+        "for name in ('ListOffsets', 'EndTxn', 'DescribeConfigs', 'ListTransactions'):\n"
+        "    codec.prepare(apis[name].request, apis[name].versions.high)\n"
+        "codec.prepare(apis['InitProducerId'].response, 5)\n"
+        "codec.prepare(apis['OffsetCommit'].response, 9)\n"
+        "print(codec._reader.cache_info().misses - misses)\n"
+    )
+    assert ran(server, "-c", text).stdout.split() == ["1", "0"]
+
+
 @pytest.mark.parametrize("name", ["PYTHONHASHSEED", "PYTHONWARNINGS", "OMP_NUM_THREADS"])
 def test_what_cannot_be_changed_any_more_takes_a_new_python(server: Server, name: str) -> None:
     value = {"PYTHONWARNINGS": "ignore"}.get(name, "3")
