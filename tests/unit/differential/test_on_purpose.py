@@ -205,6 +205,20 @@ def test_sizes_of_recompressed_batches() -> None:
         assert set(_reasons(FETCH, _fetched(_batch(0, 90)), _fetched(_batch(0, 95)), (other,))) == {None}
 
 
+def test_aborted_transactions_of_a_partition_for_which_few_bytes_are_left() -> None:
+    history = (_created(compression_type="gzip"),)
+
+    def reasons(ours: Any, theirs: Any, history: tuple[Exchange, ...] = history) -> list[str | None]:
+        mine, other = _fetched(_batch(0)), _fetched(_batch(0))
+        for answer, aborted in ((mine, ours), (other, theirs)):
+            answer["responses"][0]["partitions"][0]["aborted_transactions"] = aborted
+        return _reasons(FETCH, mine, other, history)
+
+    assert reasons([], None) == reasons(None, []) == ["sizes of recompressed batches"]
+    assert reasons([], None, (_created(),)) == [None]
+    assert reasons([{"producer_id": 1, "first_offset": 0}], None) == [None]
+
+
 def test_partitions_of_which_nothing_fitted() -> None:
     step = {"api": "Fetch", "version": 12, "request": {"session_epoch": 2, "topics": []}}
     ours: dict[str, Any] = {"responses": []}
