@@ -186,8 +186,9 @@ def test_a_duration_selects_open_transactions_unless_states_are_given(states: li
         async with ScriptedBroker(script) as broker, admin_of(broker) as admin:
             await admin.list_transactions(states=states, min_duration=1.5)
             (asked,) = broker.of(ListTransactionsRequest)
-            expected = states or ["Ongoing", "PrepareCommit", "PrepareAbort"]
-            assert (asked.state_filters, asked.duration_filter) == ([*map(str, expected)], 1500)
+            assert isinstance(asked, ListTransactionsRequest)
+            expected = [str(state) for state in states] or ["Ongoing", "PrepareCommit", "PrepareAbort"]
+            assert (asked.state_filters, asked.duration_filter) == (expected, 1500)
 
     run(scenario)
 
