@@ -241,6 +241,16 @@ class LoopThread:
         self.is_open = False
 
 
+def wait_for(lock: threading.Lock, timeout_s: float | None) -> bool:
+    """Whether the lock was released within that time. Waits in slices, so that Ctrl-C always works: between two of
+    them, CPython looks for signals. So this must not be in a module that may be compiled."""
+    until_s = math.inf if timeout_s is None else time.monotonic() + timeout_s
+    while not lock.acquire(timeout=max(0.0, min(until_s - time.monotonic(), SIGNALS_SEEN_WITHIN_S))):
+        if time.monotonic() >= until_s:
+            return False
+    return True
+
+
 def _settle(answer: asyncio.Future[Any], result: object, failure: Exception | None) -> None:
     if answer.done():
         return

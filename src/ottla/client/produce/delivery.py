@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.client.arguments import seconds
 from ottla.client.errors import CallTimeoutError
-from ottla.client.loop_thread import SIGNALS_SEEN_WITHIN_S
+from ottla.client.loop_thread import wait_for
 
 if TYPE_CHECKING:
     from ottla.client.produce.batch import Batch
@@ -142,15 +142,6 @@ class Delivery:
         if failure is not None:
             raise failure.with_traceback(None)
         return batch.metadata_of(index)
-
-
-def wait_for(lock: threading.Lock, timeout_s: float | None) -> bool:
-    """Whether the lock was released within that time. Waits in slices, so that Ctrl-C always works."""
-    until_s = inf if timeout_s is None else monotonic() + timeout_s
-    while not lock.acquire(timeout=max(0.0, min(until_s - monotonic(), SIGNALS_SEEN_WITHIN_S))):
-        if monotonic() >= until_s:
-            return False
-    return True
 
 
 def _arrive(loop: asyncio.AbstractEventLoop, arrived: asyncio.Future[None]) -> None:

@@ -15,13 +15,13 @@ from ottla.base.ids import TopicPartition
 from ottla.client.arguments import seconds
 from ottla.client.config import ProducerConfig
 from ottla.client.config_keywords import ProducerKeywords
-from ottla.client.loop_thread import LoopThread
+from ottla.client.loop_thread import LoopThread, wait_for
 from ottla.client.membership.metadata import GroupMetadata
 from ottla.client.metadata import PartitionInfo
 from ottla.client.offsets import OffsetAndMetadata
 from ottla.client.produce.batch import Batch
 from ottla.client.produce.core import ProducerCore
-from ottla.client.produce.delivery import Delivery, RecordMetadata, wait_for
+from ottla.client.produce.delivery import Delivery, RecordMetadata
 from ottla.client.produce.record import Headers, PreparedRecord
 from ottla.client.produce.send_path import SendPath
 from ottla.client.produce.table_delivery import TableDelivery, told_if_partly_sent

@@ -13,10 +13,10 @@ from collections.abc import Callable
 from time import monotonic
 from typing import Any, Generic, TypeVar
 
-from ottla.client.produce.accumulator import TopicQueues
 from ottla.client.produce.batch import Batch
 from ottla.client.produce.core import ProducerCore
 from ottla.client.produce.delivery import Delivery
+from ottla.client.produce.queues import TopicQueues
 from ottla.client.produce.record import (
     RECORD_OVERHEAD_BYTES,
     Headers,
