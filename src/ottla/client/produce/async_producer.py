@@ -99,7 +99,7 @@ class AsyncProducer(Generic[K, V]):
     def __init__(self, settings: Mapping[str, object] | None = None, **keywords: object) -> None:
         self._core = ProducerCore(ProducerConfig.parse(settings, keywords), self._wake, may_block=False)
         self._accumulator = self._core.accumulator
-        path: SendPath[K, V, PreparedRecord] = SendPath(self._core, _later)
+        path: SendPath[PreparedRecord] = SendPath(self._core, _later)
         self._take = path.send
         self._loop: asyncio.AbstractEventLoop | None = None
         self._is_loop_closed: Callable[[], bool] = _not_started

@@ -167,7 +167,7 @@ class Batch:
         the lock."""
         delivery = Delivery()
         delivery.batch = self
-        row = (value, key, headers, time_ms) if self.is_wide else (value,)
+        row: tuple[Any, ...] = (value, key, headers, time_ms) if self.is_wide else (value,)
         if time_ms is None and monotonic() >= self.until_s:
             self.stamp()
         # No call from here on.
@@ -190,7 +190,7 @@ class Batch:
         stamp_ms = int(now_s * 1000)
         until_s = monotonic() + (stamp_ms + 1) / 1000 - now_s
         stamp = [0, stamp_ms]
-        stamps = (stamp,)
+        stamps: tuple[Any, ...] = (stamp,)
         if not self.is_closed: stamp[0] = self.count; self.stamps += stamps; self.until_s = until_s  # noqa: E701, E702  # fmt: skip
 
     def widen(self) -> None:

@@ -75,7 +75,7 @@ class Delivery:
         if function is not batch.queue.callbacks.last_checked:
             batch.queue.callbacks.check(function, "function")
         batch.is_watched = True
-        entry = self.index, function
+        entry: tuple[Any, ...] = (self.index, function)
         # No call in between: whoever sets one of the two takes the list after that.
         batch.callbacks += entry
         if batch.outcome is not None or batch.parts is not None:

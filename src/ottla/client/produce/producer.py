@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from functools import partial
 from time import monotonic
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar, Unpack, overload
 
 from ottla.base.ids import TopicPartition
 from ottla.client.arguments import seconds
@@ -44,7 +44,7 @@ else:
     V = TypeVar("V")
 
 
-class Producer(SendPath[K, V, Delivery]):
+class Producer(SendPath[Delivery], Generic[K, V]):
     """Sends records: `send` returns at once, and its delivery can be waited for: `producer.send(…).result()`.
 
     A background thread sends batches, whatever your threads do. Use it in `with`, or call `close`: both send what is
@@ -112,6 +112,23 @@ class Producer(SendPath[K, V, Delivery]):
     @property
     def config(self) -> ProducerConfig:
         return self._core.config
+
+    if TYPE_CHECKING:  # It is the one of SendPath, which takes anything and checks it itself.
+
+        def send(
+            self,
+            topic: str,
+            value: V | None = None,
+            key: K | None = None,
+            headers: Headers | None = None,
+            timestamp: int | None = None,
+            partition: int | None = None,
+        ) -> Delivery:
+            """Accepts the record. Waits only for an unknown topic and for room, at most max.block.ms.
+
+            The timestamp is in milliseconds since the epoch. Raises `SerializationError`, `RecordTooLargeError`,
+            `UnknownTopicError` or `BufferFullError` if the record is not accepted.
+            """
 
     def __enter__(self) -> Self:
         return self

@@ -13,13 +13,13 @@ from collections.abc import Callable
 from time import monotonic
 from typing import Any, Generic, TypeVar
 
+from ottla.base.compiling import mypyc_attr
 from ottla.client.produce.batch import Batch
 from ottla.client.produce.core import ProducerCore
 from ottla.client.produce.delivery import Delivery
 from ottla.client.produce.queues import TopicQueues
 from ottla.client.produce.record import (
     RECORD_OVERHEAD_BYTES,
-    Headers,
     PreparedRecord,
     checked_partition,
     checked_timestamp,
@@ -28,12 +28,11 @@ from ottla.client.produce.record import (
 from ottla.records.header_sections import fast_header_section
 from ottla.records.layout import MAX_INT64
 
-K = TypeVar("K")
-V = TypeVar("V")
 Offered = TypeVar("Offered")
 
 
-class SendPath(Generic[K, V, Offered]):
+@mypyc_attr(allow_interpreted_subclasses=True)
+class SendPath(Generic[Offered]):
     """Belongs to one producer. Thread-safe."""
 
     def __init__(self, core: ProducerCore, offer: Callable[[PreparedRecord], Offered]) -> None:
@@ -50,24 +49,26 @@ class SendPath(Generic[K, V, Offered]):
 
     def send(
         self,
-        topic: str,
-        value: V | None = None,
-        key: K | None = None,
-        headers: Headers | None = None,
-        timestamp: int | None = None,
-        partition: int | None = None,
+        topic: Any,
+        value: Any = None,
+        key: Any = None,
+        headers: Any = None,
+        timestamp: Any = None,
+        partition: Any = None,
     ) -> Delivery | Offered:
         """Accepts the record. Waits only for an unknown topic and for room, at most max.block.ms.
 
         The timestamp is in milliseconds since the epoch. Raises `SerializationError`, `RecordTooLargeError`,
         `UnknownTopicError` or `BufferFullError` if the record is not accepted.
         """
+        # Any, because a compiled function refuses other types than it declares, with an error of its own. Producers
+        # declare the types.
         try:
             queues = self._topics[topic]
         except (KeyError, TypeError):  # unknown, or not a str: the general path raises
             return self._offer(self._core.prepare(topic, value, key, headers, timestamp, partition))
 
-        data: Any = value
+        data = value
         if value.__class__ is not self._value_type:
             data = self._value_bytes(topic, value)
 
@@ -75,23 +76,23 @@ class SendPath(Generic[K, V, Offered]):
         if key is None and headers is None and timestamp is None and data is not None:
             if partition is None:
                 batch = queues.sticky
-            elif partition.__class__ is int and 0 <= partition < queues.partition_count:
+            elif type(partition) is int and 0 <= partition < queues.partition_count:
                 batch = queues.queues[partition].open
             if batch is not None and len(data) <= batch.record_bytes:
                 delivery = Delivery()
                 delivery.batch = batch
-                row = (data,)
+                row: tuple[Any, ...] = (data,)
                 if monotonic() >= batch.until_s:
                     batch.stamp()
                 if (index := batch.count) < batch.bare_until: batch.count = index + 1; batch.cells += row; delivery.index = index; return delivery  # noqa: E501, E701, E702  # fmt: skip
                 batch = None
 
-        if timestamp is not None and not (timestamp.__class__ is int and 0 <= timestamp <= MAX_INT64):
+        if timestamp is not None and not (type(timestamp) is int and 0 <= timestamp <= MAX_INT64):
             timestamp = checked_timestamp(timestamp)
-        if partition is not None and not (partition.__class__ is int and partition >= 0):
+        if partition is not None and not (type(partition) is int and partition >= 0):
             partition = checked_partition(partition)
         size = 0 if data is None else len(data)
-        key_bytes: Any = key
+        key_bytes = key
         if key is not None:
             if key.__class__ is not self._key_type:
                 key_bytes = self._key_bytes(topic, key)
@@ -117,7 +118,7 @@ class SendPath(Generic[K, V, Offered]):
         if batch is not None and size <= batch.record_bytes:
             delivery = Delivery()
             delivery.batch = batch
-            cells = (data, key_bytes, section, timestamp)
+            cells: tuple[Any, ...] = (data, key_bytes, section, timestamp)
             if timestamp is not None:
                 batch.has_own_times = True
             elif monotonic() >= batch.until_s:

@@ -33,7 +33,7 @@ def in_thread(work: Callable[[], object]) -> None:
 def test_a_stamp_of_a_record_that_comes_too_late_is_not_in_the_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     """The batch is closed after its owner saw room in it, and before the owner noted a new millisecond."""
     core = ProducerCore(config(), lambda: None, may_block=True)
-    path: SendPath[bytes, bytes, object] = SendPath(core, lambda record: core.offer(info(1), record))
+    path: SendPath[object] = SendPath(core, lambda record: core.offer(info(1), record))
     queue = core.accumulator.topic(info(1)).queues[0]
     for _ in range(3):
         path.send("events", b"early")
@@ -79,7 +79,7 @@ def test_a_key_that_was_hashed_for_fewer_partitions_is_not_remembered(monkeypatc
 def test_a_batch_that_a_thread_encodes_is_not_taken_by_the_loop() -> None:
     """It was filled and closed by a thread after the loop saw that it is due."""
     core = ProducerCore(config(), lambda: None, may_block=True)
-    path: SendPath[bytes, bytes, object] = SendPath(core, lambda record: core.offer(info(1), record))
+    path: SendPath[object] = SendPath(core, lambda record: core.offer(info(1), record))
     queue = core.accumulator.topic(info(1)).queues[0]
     path.send("events", b"value")
     batch = queue.open

@@ -3,12 +3,13 @@ nothing were."""
 
 from __future__ import annotations
 
+import gc
 import threading
 from collections.abc import Callable
 from functools import partial
 from itertools import count
-from types import ModuleType
-from typing import Any
+from types import ModuleType, TracebackType
+from typing import Any, Self
 
 import pytest
 
@@ -29,6 +30,7 @@ from unit.client.produce.scripted_log import config
 INFO = TopicInfo("events", ZERO_UUID, False, (PartitionInfo(0, 1, 0, (1,), (1,)),))
 BUFFER_BYTES = 100_000
 RECORDS = 8
+_REUSED_TUPLES = 2000
 
 Row = tuple[bytes | None, bytes | None, bytes | None, int | None]
 """Value, key, headers, and the time if the record came with one: times of today's clock are not compared."""
@@ -91,7 +93,7 @@ class Sending:
         room = 61 + 3 * size_of(value, key, section)
         self.core = ProducerCore(config(batch_size=room, buffer_memory=BUFFER_BYTES), lambda: None, may_block=True)
         self.accumulator = self.core.accumulator
-        path: SendPath[bytes, bytes, Delivery | None]
+        path: SendPath[Delivery | None]
         self.path = path = SendPath(self.core, lambda record: self.core.offer(INFO, record))
         self.send = path.send
         self.queue = self.accumulator.topic(INFO).queues[0]
@@ -153,6 +155,49 @@ def in_thread(work: Callable[[], object]) -> None:
     thread.join()
 
 
+class Collection:
+    """Calls a handler when the garbage collector starts for the n-th time, which is where `__del__` methods run. It
+    starts whenever CPython 3.11 allocates an object that it tracks, or right after that in newer versions: compiled
+    modules are interrupted there, too, and nowhere else."""
+
+    def __init__(self, number: int, handler: Callable[[], object]) -> None:
+        self._left = number
+        self._handler = handler
+        self._kept: list[tuple[object, ...]] = []
+        self.happened = False
+        self.where = f"collection {number}"
+
+    def __enter__(self) -> Self:
+        # CPython reuses tuples instead of allocating some.
+        self._keep(3)
+        self._thresholds = gc.get_threshold()
+        gc.callbacks.append(self._begin)
+        gc.set_threshold(1, 1_000_000, 1_000_000)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        gc.set_threshold(*self._thresholds)
+        gc.callbacks.remove(self._begin)
+
+    def _keep(self, count: int) -> None:
+        for one in range(count):
+            self._kept += (one,), (one, one, one, one)
+
+    def keep_all(self) -> Self:
+        self._keep(_REUSED_TUPLES)
+        return self
+
+    def _begin(self, phase: str, _info: dict[str, int]) -> None:
+        if phase == "start" and not self.happened:
+            if self._left:
+                self._left -= 1
+            else:
+                self.happened = True
+                self._handler()
+
+
 @pytest.mark.parametrize(
     ("kind", "lines_of"),
     [
@@ -167,38 +212,55 @@ def test_what_another_thread_does_to_a_batch_while_one_appends_loses_nothing(
 ) -> None:
     """The sender closes it because it is ripe; a second thread sends to the same partition."""
     for number in every_third():
-        sending = Sending(kind)
-        accumulator = sending.accumulator
-        others: list[Delivery | None] = []
-
-        def elsewhere(sending: Sending = sending, others: list[Delivery | None] = others) -> None:
-            if not sending.accumulator.lock.acquire(blocking=False):
-                return  # It would wait.
-            try:
-                if deed == "sends":
-                    others.append(sending.send("events", b"9", b"9"))
-                elif deed == "sends the same":
-                    others.append(sending.send("events", b"9", **kind(b"9")))
-                elif sending.queue.open is not None:
-                    sending.accumulator.close(sending.queue.open)
-            finally:
-                sending.accumulator.lock.release()
-
-        handler = partial(in_thread, elsewhere)
-        interruption = Interruption(number, handler, lines_of)
-        deliveries = []
-        for record in range(RECORDS):
-            value = b"%d" % record
-            with interruption:
-                deliveries.append((value, sending.send("events", value, **kind(value))))
-        for value, delivery in deliveries:
-            assert delivery is not None, interruption.where
-            assert rows_of(delivery.batch)[delivery.index] == row_of(kind, value), interruption.where
-        batches = sending.batches()
-        sent = [row for batch in batches for row in rows_of(batch)]
-        assert [row for row in sent if row[0] != b"9"] == [row_of(kind, value) for value, _ in deliveries]
-        assert sum(row[0] == b"9" for row in sent) == len(others)
-        reserved = sum(batch.reserved_bytes for batch in batches)
-        assert accumulator.free_bytes + reserved == BUFFER_BYTES, interruption.where
-        if not interruption.happened:
+        if not is_undisturbed_by(deed, kind, lambda handler, number=number: Interruption(number, handler, lines_of)):  # type: ignore[misc]
             return
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("deed", ["closes", "sends", "sends the same"])
+def test_what_happens_while_garbage_is_collected_loses_nothing(kind: Kind, deed: str) -> None:
+    for number in count():
+        if not is_undisturbed_by(deed, kind, lambda handler, number=number: Collection(number, handler).keep_all()):  # type: ignore[misc]
+            assert number > RECORDS  # at least one in each send
+            return
+
+
+def is_undisturbed_by(
+    deed: str, kind: Kind, interrupted_by: Callable[[Callable[[], object]], Interruption | Collection]
+) -> bool:
+    """Sends some records, one of them while another thread does something. Returns whether that happened."""
+    sending = Sending(kind)
+    accumulator = sending.accumulator
+    others: list[Delivery | None] = []
+
+    def elsewhere() -> None:
+        if not accumulator.lock.acquire(blocking=False):
+            return  # It would wait.
+        try:
+            if deed == "sends":
+                others.append(sending.send("events", b"9", b"9"))
+            elif deed == "sends the same":
+                others.append(sending.send("events", b"9", **kind(b"9")))
+            elif sending.queue.open is not None:
+                accumulator.close(sending.queue.open)
+        finally:
+            accumulator.lock.release()
+
+    interruption = interrupted_by(partial(in_thread, elsewhere))
+    deliveries = []
+    for record in range(RECORDS):
+        value = b"%d" % record
+        with interruption:
+            deliveries.append((value, sending.send("events", value, **kind(value))))
+    for value, delivery in deliveries:
+        assert delivery is not None, interruption.where
+        assert rows_of(delivery.batch)[delivery.index] == row_of(kind, value), interruption.where
+    batches = sending.batches()
+    sent = [row for batch in batches for row in rows_of(batch)]
+    assert [row for row in sent if row[0] != b"9"] == [row_of(kind, value) for value, _ in deliveries], (
+        interruption.where
+    )
+    assert sum(row[0] == b"9" for row in sent) == len(others), interruption.where
+    reserved = sum(batch.reserved_bytes for batch in batches)
+    assert accumulator.free_bytes + reserved == BUFFER_BYTES, interruption.where
+    return interruption.happened
