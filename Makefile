@@ -9,7 +9,7 @@ CORES := $(shell nproc 2>/dev/null || echo 2)
 # One more than there are cores: tests that need processes wait for much of their time.
 WORKERS ?= $(shell expr $(CORES) + 1)
 
-.PHONY: help setup bytecode wheel demo test test-pythons check format compat coverage differential bench fuzz crash soak golden clean
+.PHONY: help setup bytecode wheel compiled demo test test-pythons check format compat coverage differential bench fuzz crash soak golden clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 22
@@ -38,6 +38,23 @@ $(OLD_KIO): tests/support/oracles/kio-0.6.2.txt $(STAMP)
 wheel:  ## build dist/ottla-VERSION-py3-none-any.whl
 	$(PYTHON) -m pip wheel --quiet --no-deps --wheel-dir dist .
 	@ls dist/ottla-*.whl
+
+# Where nothing of the checkout is found. All other packages are those of .venv.
+COMPILED := .build/compiled
+COMPILED_PYTHON := $(COMPILED)/venv/bin/python
+PURELIB := -c 'import sysconfig; print(sysconfig.get_path("purelib"))'
+COMPILED_TESTS ?= tests/unit/client/produce tests/unit/client/transactions tests/unit/records tests/clients/own/test_keys.py \
+  tests/clients/own/test_lifetime.py tests/clients/own/test_producer.py tests/clients/own/test_transactions.py \
+  tests/clients/test_idempotence.py
+compiled: bytecode  ## build .build/compiled/ottla-….whl, with a compiled send path, and run the producer's tests on it
+	rm -rf $(COMPILED)
+	OTTLA_COMPILE=1 $(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir $(COMPILED) .
+	$(BIN)/python -m venv --without-pip $(COMPILED)/venv
+	$(BIN)/python -m pip --python $(COMPILED_PYTHON) install --quiet --no-deps $(COMPILED)/ottla-*.whl
+	$(BIN)/python $(PURELIB) > "$$($(COMPILED_PYTHON) $(PURELIB))/packages.pth"
+	for package in ottla.records ottla.client.produce ottla.net; do $(COMPILED_PYTHON) -m $$package.warm || exit 1; done
+	OTTLA_TEST_COMPILED=1 $(COMPILED_PYTHON) -m pytest -n $(WORKERS) --dist loadgroup -q -m "not compat and not soak" \
+	  $(COMPILED_TESTS)
 
 # What pip does with what it installs: else every process of a test compiles the sources anew where nothing may write.
 bytecode: setup
