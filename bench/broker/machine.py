@@ -13,6 +13,8 @@ from typing import Final
 import confluent_kafka
 from bench.broker.sides import KAFKA_VERSION
 
+from ottla.client.produce import send_path
+
 _TOUCHED_SHARE: Final = 0.8
 
 
@@ -29,7 +31,7 @@ def machine() -> dict[str, str | int | float]:
 def versions() -> dict[str, str]:
     java = subprocess.run(["java", "-version"], capture_output=True, text=True, check=False)
     return {
-        "ottla": version("ottla"),
+        "ottla": version("ottla") + (", compiled" if is_compiled() else ""),
         # The date tells builds apart: one without profile-guided optimisation takes up to 1.4 times as long.
         "python": f"{platform.python_version()} ({platform.python_build()[1]})",
         "uvloop": version("uvloop"),
@@ -39,6 +41,11 @@ def versions() -> dict[str, str]:
         "confluent-kafka": version("confluent-kafka"),
         "librdkafka": confluent_kafka.libversion()[0],
     }
+
+
+def is_compiled() -> bool:
+    """Whether the producer's `send` is: docs/decisions/0014."""
+    return not str(send_path.__file__).endswith(".py")
 
 
 def touch_memory() -> float:
