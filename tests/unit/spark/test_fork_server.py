@@ -78,6 +78,14 @@ def test_the_server_has_no_thread(server: Server) -> None:
     assert result.stdout == "1\n"
 
 
+def test_arrow_finds_what_it_imports_with_its_first_array(server: Server) -> None:
+    text = (
+        "import sys; before = set(sys.modules); import pyarrow; pyarrow.array([1]).to_numpy()\n"
+        "print(sorted({name.partition('.')[0] for name in set(sys.modules) - before} - {'pyarrow'}))"
+    )
+    assert ran(server, "-c", text).stdout == "[]\n"
+
+
 def test_what_a_first_connection_needs_is_loaded(server: Server) -> None:
     text = (
         "import sys\n"
