@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from pyspark.sql.types import BinaryType, StructField, StructType
 
 from ottla.base.errors import OttlaError
+from ottla.spark.streams.pickled_bytes import PickledBytes
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.stateful_processor import MapState
@@ -83,14 +84,15 @@ class PipelinedMap:
         self._name: str = internal._stateName
         self._file: Any = client.sockfile
         self._frames = Frames(messages, self._name, client.pickleSer.dumps)
-        self._unpickle: Callable[[bytes], Any] = client.pickleSer.loads
+        self._values = PickledBytes(client.pickleSer.loads)
         self._messages: Any = messages
         getattr(messages, "StateResponse")  # noqa: B009  # fails here if it is missing
 
     def read(self, keys: Sequence[bytes]) -> list[bytes | None]:
         frame = self._frames.frame
         found = self._ask(frame("getValue", (key,)) for key in keys)
-        return [bytes(self._unpickle(data)[0]) if data else None for data in found]
+        value_of = self._values.bytes_of
+        return [value_of(data) if data else None for data in found]
 
     def write(self, changes: Mapping[bytes, bytes | None]) -> None:
         frame = self._frames.frame
