@@ -175,10 +175,10 @@ class BucketProcessor(StatefulProcessor):
             return stored.read([OWN_PREFIX + key for key in keys])
 
         state = State()
-        wanted = [one for key, changes in by_key.items() for one in step.state_keys(key, changes)]
-        about = stored.read([ABOUT_KEY])[0]
+        wanted = dict.fromkeys(one for key, changes in by_key.items() for one in step.state_keys(key, changes))
+        about, *values = stored.read([ABOUT_KEY, *(OWN_PREFIX + key for key in wanted)])
         check_description(about, self._about)
-        state.load(wanted, read)
+        state.load(wanted, lambda _: values)
         state.load((one for key, changes in by_key.items() for one in step.more_state_keys(key, changes, state)), read)
         position = 0
         for key, changes in by_key.items():
