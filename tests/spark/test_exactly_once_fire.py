@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from ottla.testing.cluster import Cluster
-from support.exactly_once.fire import Fire
+from support.exactly_once.fire import FireOfIds
 from support.exactly_once.standalone import standalone_spark
 
 _logger = logging.getLogger(__name__)
@@ -35,7 +35,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 @pytest.mark.soak
 def test_every_id_is_there_once(cluster: Cluster, tmp_path: Path) -> None:
-    check(Fire(cluster, tmp_path, SEED, exactly_once=True), KILLS, KINDS)
+    check(FireOfIds(cluster, tmp_path, SEED, exactly_once=True), KILLS, KINDS)
 
 
 @pytest.mark.soak
@@ -43,11 +43,11 @@ def test_every_id_is_there_once_with_executors(cluster: Cluster, tmp_path: Path)
     """A standalone master with two workers."""
     with standalone_spark(tmp_path / "spark") as spark:
         master, conf, sessions = spark
-        fire = Fire(cluster, tmp_path, SEED, exactly_once=True, master=master, conf=conf, sessions=sessions)
+        fire = FireOfIds(cluster, tmp_path, SEED, exactly_once=True, master=master, conf=conf, sessions=sessions)
         check(fire, KILLS // 2, ("executor", *KINDS))
 
 
-def check(fire: Fire, kills: int, kinds: Sequence[str]) -> None:
+def check(fire: FireOfIds, kills: int, kinds: Sequence[str]) -> None:
     try:
         fire.burn(kills, kinds)
         found = fire.result()
@@ -61,7 +61,7 @@ def check(fire: Fire, kills: int, kinds: Sequence[str]) -> None:
 
 @pytest.mark.soak
 def test_without_exactly_once_ids_are_there_twice(cluster: Cluster, tmp_path: Path) -> None:
-    fire = Fire(cluster, tmp_path, SEED, exactly_once=False)
+    fire = FireOfIds(cluster, tmp_path, SEED, exactly_once=False)
     try:
         fire.burn(KILLS // 3, ("driver", "worker", "die"))
         found = fire.visible()
