@@ -22,6 +22,9 @@ def server_process(place: Path, *, kill: bool = False, tick_ms: int = 2000) -> I
         line = process.stdout.readline()
         if not line.startswith("ZooKeeper is ready at "):
             raise RuntimeError(f"the server did not start: {line!r} {(place / 'server.log').read_text()}")
+        advice = [process.stdout.readline() for _ in range(2)][-1]
+        if "run an ensemble of Apache ZooKeeper in production" not in advice:
+            raise RuntimeError(f"the server does not say what it is for: {advice!r}")
         yield line.rsplit(" ", 1)[1].strip()
     finally:
         if kill:
