@@ -17,6 +17,7 @@ from ottla.client.administer.topics import NewTopic
 from ottla.client.offsets import EARLIEST
 from ottla.testing.broker import Setting
 from ottla.testing.cluster import Cluster
+from support.waiting import wait_until
 
 pytestmark = pytest.mark.xdist_group("cluster")
 
@@ -29,7 +30,12 @@ class RackedCluster(Cluster):
 
     def broker_settings(self, broker: int) -> dict[str, Setting]:
         selector = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
-        return {**super().broker_settings(broker), "broker.rack": f"rack-{broker}", "replica.selector.class": selector}
+        return {
+            **super().broker_settings(broker),
+            "broker.rack": f"rack-{broker}",
+            "replica.selector.class": selector,
+            "leader.imbalance.check.interval.seconds": 1,
+        }
 
 
 @pytest.fixture(scope="module")
@@ -69,6 +75,9 @@ def test_records_are_deleted_on_all_replicas(cluster: Cluster, admin: Admin) -> 
         assert admin.list_offsets({partition: EARLIEST})[partition].offset == 2
     finally:
         cluster.start()
+    assert leader == 1, "the first replica is preferred"
+    cluster.wait_for_isr("deleted", 0, BROKERS)
+    wait_until(lambda: cluster.wait_for_leader("deleted") == leader, "leaders are not balanced")
 
 
 def test_a_consumer_reads_from_the_replica_in_its_rack(
