@@ -52,7 +52,7 @@ from ottla.log.transaction_index import AbortedTransaction
 from ottla.log.validation import AppendInfo, PreparedBatches, analyse, assign, prepare, validate_and_assign
 from ottla.records import BatchHeader, TimestampType, TransactionMarker, read_header
 from ottla.records.control import marker_batch
-from ottla.records.layout import MAX_INT32
+from ottla.records.layout import ATTRIBUTES_AT, MAX_INT32
 from ottla.records.new_batch import NewBatch
 
 _logger = logging.getLogger(__name__)
@@ -265,20 +265,28 @@ class PartitionLog:
     def append_own(self, batch: NewBatch, leader_epoch: int) -> int:
         """Appends a batch that this broker has just created; returns the next offset. Nothing in it has to be checked,
         unless it is part of a transaction: coordinators create one for each commit."""
-        config, size, offset = self.config, batch.size, self.next_offset
-        end = offset + batch.record_count
-        segment = self._segments[-1]
+        bound, config, segment, offset = self._no_roll_below, self.config, self._segments[-1], self.next_offset
+        body, count, newest_ms, is_transactional = batch
+        size, end = ATTRIBUTES_AT + len(body), offset + count
         if (
-            batch.is_transactional
+            is_transactional
             or not config.takes_plain_as_sent
             or size > config.max_message_bytes
             or leader_epoch != self.epochs.latest_epoch
-            or not self._is_room_known(segment, size, end - 1, batch.timestamp_ms)
+            # `_is_room_known`, without a call: a coordinator appends to many partitions in one turn.
+            or bound is None
+            or bound[0] is not segment
+            or bound[1] is not config
+            or segment.size + size > bound[2]
+            or end - 1 > bound[3]
+            or newest_ms > bound[4]
         ):
             data = memoryview(bytearray(batch.placed(0, leader_epoch)))
             return self.append_as_leader(data, leader_epoch, origin=AppendOrigin.COORDINATOR).last_offset + 1
-        segment.append_one(batch.placed(offset, leader_epoch), size, end - 1, batch.timestamp_ms)
-        self._ends_at(end)
+        segment.append_one(batch.placed(offset, leader_epoch), size, end - 1, newest_ms)
+        self.next_offset = self.producers.map_end_offset = end
+        if end - self.recovery_point >= config.flush_messages:
+            self.on_flush_due(self)
         return end
 
     def append_marker(

@@ -598,7 +598,15 @@ class Partition:
             end = log.append_own(batch, self.leader_epoch)
         except OSError as error:
             raise self._failed(log, error) from error
-        self._appended(log)
+        if (
+            log.high_watermark == end - batch.record_count  # so no transaction's marker waits for it
+            and not self._readers
+            and self.commits_at_once
+        ):
+            log.high_watermark = end
+            self._fetches.changed(self)
+        else:
+            self._appended(log)
         return end
 
     def append_marker(

@@ -80,8 +80,9 @@ def test_records_get_the_next_offsets_and_the_leaders_epoch(home: Home) -> None:
         replace(SMALL, compression=Compression.GZIP),
         replace(SMALL, timestamp_type=TimestampType.LOG_APPEND_TIME),
         replace(SMALL, segment_ms=40),
+        replace(SMALL, flush_messages=3),
     ],
-    ids=["plain", "compacted", "compressed", "stamped", "rolled by time"],
+    ids=["plain", "compacted", "compressed", "stamped", "rolled by time", "flushed"],
 )
 def test_what_a_broker_makes_itself_is_appended_as_from_a_client(home: Home, config: LogConfig) -> None:
     """The same files, byte for byte, whether it is looked at or not: new epochs, full segments, transactions."""
@@ -100,6 +101,7 @@ def test_what_a_broker_makes_itself_is_appended_as_from_a_client(home: Home, con
         end = own.append_own(new, epoch)
         assert end == looked_at.append_as_leader(made, epoch, origin=AppendOrigin.COORDINATOR).last_offset + 1
         assert own.next_offset == own.producers.map_end_offset == end
+        assert own.recovery_point == looked_at.recovery_point
     assert len(own.segments) > 3
     assert own.first_unstable_offset == looked_at.first_unstable_offset is not None
     for log in (own, looked_at):

@@ -19,6 +19,9 @@ from ottla.log.directories import DirectoryOptions, LogDirectories
 from ottla.log.errors import LogOffsetOutOfRangeError
 from ottla.log.local_disk import LocalDisk
 from ottla.records import Record, encode_batch
+from ottla.records.layout import ATTRIBUTES_AT
+from ottla.records.new_batch import NewBatch
+from ottla.replication.delayed import Purgatory
 from ottla.replication.errors import ReplicationError
 from ottla.replication.partition import AwaitedAppend, Partition
 from ottla.replication.replicas import Replicas
@@ -31,6 +34,10 @@ BROKER = 1
 
 def batch(count: int = 1) -> bytearray:
     return bytearray(encode_batch([Record(n, 1_700_000_000_000, None, b"value") for n in range(count)]))
+
+
+def made() -> NewBatch:
+    return NewBatch(bytes(batch()[ATTRIBUTES_AT:]), 1, 1_700_000_000_000)
 
 
 def with_replicas(tmp_path: Path, work: Callable[[Replicas], Coroutine[Any, Any, None]]) -> None:
@@ -80,6 +87,26 @@ def test_a_follower_in_sync_holds_the_high_watermark_back(tmp_path: Path) -> Non
         assert partition.read(0, 1000, to_log_end=True).slice is not None
         lead(partition, leader_epoch=1, isr=(BROKER,), replicas=(BROKER, 2))
         assert partition.high_watermark == 1
+
+    with_replicas(tmp_path, work)
+
+
+def test_what_a_broker_makes_itself_is_seen_when_it_is_committed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At once, if there are no other replicas."""
+
+    async def work(replicas: Replicas) -> None:
+        partition = leader(replicas)
+        woken: list[Partition] = []
+        monkeypatch.setattr(Purgatory, "changed", lambda _, key: woken.append(key))
+        for end in (1, 2, 3):  # the first one finds out what fits into the segment
+            assert partition.append_own(made()) == end
+            assert partition.high_watermark == end
+            assert woken == [partition] * end
+        lead(partition, leader_epoch=0, isr=(BROKER, 2), replicas=(BROKER, 2))
+        assert partition.append_own(made()) == 4
+        assert partition.high_watermark == 3
 
     with_replicas(tmp_path, work)
 
