@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -15,6 +17,7 @@ from pyspark.sql import functions as F
 
 from ottla import Admin, TableView
 from ottla.client.administer import ConfigResource
+from ottla.spark.streams import aggregate
 from ottla.spark.streams.frames import StreamError
 from ottla.spark.streams.processors import Context, Processor, process, to_topics
 from ottla.spark.streams.queryable import queryable
@@ -163,6 +166,49 @@ def test_state_expires_that_was_not_written(driver: StreamsDriver) -> None:
         [[1, [1], 1, {"e": 1}], [1, {"e": 1}, 1]],
         [nothing, [2, {"e": 2}, 2]],
     ]
+
+
+def test_a_worker_that_is_killed_leaves_no_trace_in_state(
+    spark: SparkSession, driver: StreamsDriver, tmp_path: Path
+) -> None:
+    """Nor in the results; and the number of shuffle partitions may change between starts."""
+    mark = tmp_path / "killed"
+
+    def add(key: str, value: str, total: int) -> int:  # noqa: ARG001
+        if value == "last" and not mark.exists():
+            mark.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return total + 1
+
+    class Seen(Processor):
+        totals = List[int]("BIGINT")
+
+        def process(self, record: Any, context: Context) -> Iterator[str]:  # noqa: ARG002
+            self.totals.append(record.value)
+            yield json.dumps(self.totals.get())
+
+    inputs, results = driver.topic("inputs", partitions=2), driver.topic("results")
+    keys = [f"k{number}" for number in range(20)]
+
+    def query() -> DataFrame:
+        return process(aggregate(driver.stream(inputs), lambda: 0, add, "BIGINT"), Seen(), "STRING")
+
+    driver.send(inputs, *[(key, "first", 0.0) for key in keys])
+    driver.run(query, results, exactlyOnce="true")
+    driver.send(inputs, *[(key, "next", 1.0) for key in keys], (keys[-1], "last", 2.0), partition=1)
+    with pytest.raises(StreamingQueryException):
+        driver.run(query, results, exactlyOnce="true")
+    assert mark.exists()
+    before = spark.conf.get("spark.sql.shuffle.partitions") or ""
+    spark.conf.set("spark.sql.shuffle.partitions", "3")
+    try:
+        driver.run(query, results, exactlyOnce="true")
+    finally:
+        spark.conf.set("spark.sql.shuffle.partitions", before)
+    found: dict[str | None, list[list[int]]] = {}
+    for one in driver.read(results):
+        found.setdefault(one.key, []).append(json.loads(one.value or ""))
+    assert found == {key: [[1], [1, 3 if key == keys[-1] else 2]] for key in keys}
 
 
 def test_results_and_state_of_wrong_types_and_unprintable_errors(driver: StreamsDriver) -> None:
