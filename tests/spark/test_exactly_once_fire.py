@@ -17,6 +17,7 @@ import pytest
 from ottla.testing.cluster import Cluster
 from support.exactly_once.fire import FireOfIds
 from support.exactly_once.standalone import standalone_spark
+from support.exactly_once.streams_fire import FireOfStreams
 
 _logger = logging.getLogger(__name__)
 
@@ -71,3 +72,17 @@ def test_without_exactly_once_ids_are_there_twice(cluster: Cluster, tmp_path: Pa
     _logger.info("at least once: %s; %d of %d ids too often", fire.story, twice.total(), fire.expected.total())
     assert fire.expected - found == Counter()
     assert twice
+
+
+@pytest.mark.soak
+def test_stateful_operators_give_each_result_once(cluster: Cluster, tmp_path: Path) -> None:
+    """Joins, aggregations, `process` and windows of `ottla.spark.streams`, with other shuffle partitions each start."""
+    fire = FireOfStreams(cluster, tmp_path, SEED)
+    try:
+        fire.burn(KILLS // 2, ("driver", "worker", "broker", "worker"))
+        fire.end()
+        fire.check()
+    finally:
+        fire.job.kill()
+        _logger.info("stateful operators, OTTLA_SEED=%d: %s", SEED, fire.story)
+    assert fire.story.kills.total() >= KILLS // 2
