@@ -125,7 +125,11 @@ def _committed(address: str, topic: str) -> Iterator[tuple[bytes, bytes | None]]
 
 
 def _fill(session: SparkSession, topic: str, keys: Sequence[int], values: Sequence[bytes], at_ms: list[int]) -> None:
-    settings = {"bootstrap.servers": session.running.address, "acks": "all", "batch.size": 256 * 1024}
+    send(session.running.address, topic, keys, values, at_ms)
+
+
+def send(address: str, topic: str, keys: Sequence[int], values: Sequence[bytes], at_ms: list[int]) -> None:
+    settings = {"bootstrap.servers": address, "acks": "all", "batch.size": 256 * 1024}
     with Producer(settings) as producer:
         for first in range(0, len(keys), _BATCH_ROWS):
             part = keys[first : first + _BATCH_ROWS]

@@ -9,7 +9,7 @@ from typing import Final
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from ottla.spark.streams import join_foreign, join_stream_table, stream, table
+from ottla.spark.streams import count, join_foreign, join_stream_table, stream, table
 
 Options = Mapping[str, str]
 
@@ -40,13 +40,27 @@ def foreign_key(spark: SparkSession, topics: Sequence[str], options: Sequence[Op
     return _both(join_foreign(left, right, "substring(value, 1, 8)"))
 
 
+def counts(spark: SparkSession, topics: Sequence[str], options: Sequence[Options]) -> DataFrame:
+    return _as_text(count(stream(spark, topics[0], options[0])))
+
+
+def spark_counts(spark: SparkSession, topics: Sequence[str], options: Sequence[Options]) -> DataFrame:
+    return _as_text(stream(spark, topics[0], options[0]).groupBy("key").agg(F.count("*").alias("value")))
+
+
 OPERATORS: Final = {
     "windowed-count": Operator(windowed_count, "update"),
     "stream-table": Operator(stream_table),
     "foreign-key": Operator(foreign_key),
+    "count": Operator(counts),
+    "spark-count": Operator(spark_counts, "update"),
 }
 
 
 def _both(frame: DataFrame) -> DataFrame:
     """The bytes of the left value and those of the right one. Null if either is."""
     return frame.select("key", F.concat("value.left", "value.right").alias("value"), "timestamp")
+
+
+def _as_text(counts: DataFrame) -> DataFrame:
+    return counts.select("key", F.col("value").cast("string").alias("value"))
