@@ -27,6 +27,16 @@ _OF_LEFT_GROUPS: Final[dict[tuple[str, str], tuple[tuple[Any, Any], ...]]] = {
     ("JoinGroup", "error_code"): ((_UNKNOWN, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),),
 }
 """By API and field: ours and theirs, where Kafka still has a group and Ottla has not."""
+_REBALANCES: Final = frozenset(
+    {
+        ("Heartbeat", "error_code", ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.NONE),
+        ("SyncGroup", "error_code", ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.NONE),
+        ("OffsetCommit", "topics/partitions/error_code", ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.NONE),
+        ("DescribeGroups", "groups/group_state", "PreparingRebalance", "CompletingRebalance"),
+        ("DescribeGroups", "groups/group_state", "PreparingRebalance", "Stable"),
+    }
+)
+"""By API and field: ours and theirs, where only Ottla's group rebalances."""
 _JOINING: Final = (None, ErrorCode.NONE, ErrorCode.MEMBER_ID_REQUIRED)
 """Answers to a join that is not refused; to some, nobody waited for one."""
 
@@ -143,6 +153,19 @@ def _had_one_about_to_join(found: Difference) -> bool:
     return bool(given) and any(_asked_of(group, exchange, "OffsetDelete") for exchange in found.history[given[0] + 1 :])
 
 
+def _began_when_an_id_left(found: Difference) -> bool:
+    """Whether Ottla rebalances and Kafka does not, and somebody left who was given an id and has not joined with it."""
+    if (found.api, found.field, found.ours, found.theirs) not in _REBALANCES:
+        return False
+    group = _group(found)
+    was_given = False
+    for exchange in found.history:
+        if _asked_of(group, exchange, "LeaveGroup") and was_given:
+            return True
+        was_given |= _asked_of(group, exchange, "JoinGroup") and _error(exchange) == ErrorCode.MEMBER_ID_REQUIRED
+    return False
+
+
 def _is_unwritten(found: Difference) -> bool:
     """Whether the dialogue had a commit to the group refused, then somebody was given an id to join it with, and
     nothing was written of it since."""
@@ -222,6 +245,12 @@ ENTRIES: Final[tuple[OnPurpose, ...]] = (
         "offsets deleted before the first member joins",
         "Kafka 3.9.1 then drops the group, with the id that somebody was given to join; Kafka 4 and Ottla keep it.",
         lambda found: found.peer == "3.9.1" and _had_one_about_to_join(found),
+        parts_ways=True,
+    ),
+    OnPurpose(
+        "somebody leaves before joining",
+        "Kafka 4 and Ottla rebalance if somebody leaves who was given an id to join with; Kafka 3.9.1 does not.",
+        lambda found: found.peer == "3.9.1" and _began_when_an_id_left(found),
         parts_ways=True,
     ),
     OnPurpose(

@@ -306,6 +306,18 @@ def test_groups_that_kafka_3_drops_before_the_first_member_joins() -> None:
     assert _reasons(step, ours, theirs, (joined, deleted), "3.9.1") == [None]
 
 
+def test_somebody_who_leaves_before_joining() -> None:
+    given = _asked("JoinGroup", {"group_id": "$group:0"}, {"error_code": 79})
+    left = _asked("LeaveGroup", {"group_id": "$group:0"}, {"error_code": 0})
+    step = {"api": "Heartbeat", "version": 1, "request": {"group_id": "$group:0"}}
+    name = "somebody leaves before joining"
+    assert _reasons(step, {"error_code": 27}, {"error_code": 0}, (given, left), "3.9.1") == [name]
+    assert _reasons(step, {"error_code": 27}, {"error_code": 0}, (given, left)) == [None]
+    assert _reasons(step, {"error_code": 0}, {"error_code": 27}, (given, left), "3.9.1") == [None]
+    for history in ((left, given), (left,), (given,)):
+        assert _reasons(step, {"error_code": 27}, {"error_code": 0}, history, "3.9.1") == [None]
+
+
 def test_groups_of_which_kafka_4_has_written_nothing() -> None:
     refused = {"topics": [{"name": "$-t0", "partitions": [{"partition_index": 0, "error_code": 12}]}]}
     committed = _asked("OffsetCommit", {"group_id": "$group:0", "topics": []}, refused)
