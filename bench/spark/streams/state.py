@@ -93,7 +93,7 @@ def main() -> None:
         exits.enter_context(it)
         side = it.side(OURS)
         for work in options.only:  # for Java's compiler
-            measure(it, side, work, options.records // 10, options.records // 10)
+            measure(it, side, work, options.records // 2, options.records // 2)
         print(f"| {' | '.join(_COLUMNS)} |")
         print(f"| {' | '.join('---' if number == 0 else '---:' for number in range(len(_COLUMNS)))} |")
         for work in options.only:
