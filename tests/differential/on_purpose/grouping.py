@@ -27,14 +27,12 @@ _OF_LEFT_GROUPS: Final[dict[tuple[str, str], tuple[tuple[Any, Any], ...]]] = {
     ("JoinGroup", "error_code"): ((_UNKNOWN, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),),
 }
 """By API and field: ours and theirs, where Kafka still has a group and Ottla has not."""
-_REBALANCES: Final = frozenset(
-    {
-        ("Heartbeat", "error_code", ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.NONE),
-        ("SyncGroup", "error_code", ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.NONE),
-        ("OffsetCommit", "topics/partitions/error_code", ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.NONE),
-        ("DescribeGroups", "groups/group_state", "PreparingRebalance", "CompletingRebalance"),
-        ("DescribeGroups", "groups/group_state", "PreparingRebalance", "Stable"),
-    }
+_REBALANCES: Final[tuple[tuple[Any, ...], ...]] = (
+    ("Heartbeat", "error_code", ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.NONE),
+    ("SyncGroup", "error_code", ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.NONE),
+    ("OffsetCommit", "topics/partitions/error_code", ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.NONE),
+    ("DescribeGroups", "groups/group_state", "PreparingRebalance", "CompletingRebalance"),
+    ("DescribeGroups", "groups/group_state", "PreparingRebalance", "Stable"),
 )
 """By API and field: ours and theirs, where only Ottla's group rebalances."""
 _JOINING: Final = (None, ErrorCode.NONE, ErrorCode.MEMBER_ID_REQUIRED)
