@@ -16,8 +16,8 @@ with all its parts or not at all, and a record that is not in it takes the gener
 
 This module and others can be compiled with mypyc. Compiled code holds the GIL except in what it calls, and looks for
 signals only there, so it can be interrupted at fewer places than the same code in CPython. But it may allocate objects
-later than the source says: a tuple of fixed length is made only where something needs an object. So rows are declared as
-`tuple[Any, ...]`, which is made where it is written.
+later than the source says: a tuple of fixed length is made only where something needs an object. So rows are declared
+as `tuple[Any, ...]`, which is made where it is written.
 
 A batch starts with only values in its list of cells. Once a record has a key, headers or a timestamp of its own, the
 batch is wide: each record has `WIDTH` cells. There is one limit for each of the two widths, and one of them is 0.
