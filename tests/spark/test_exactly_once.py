@@ -210,13 +210,16 @@ def test_a_thread_of_foreach_batch_must_know_the_micro_batch(
         writer = stream_of(spark, source, maxOffsetsPerTrigger="2").writeStream.foreachBatch(elsewhere)
         return writer.option("checkpointLocation", str(tmp_path / "state"))
 
-    with pytest.raises(PySparkException, match="exactlyOnceId='own' names a write in foreachBatch"):
-        run_out(each(inherits=False, exactlyOnceId="own"))
-    with pytest.raises(PySparkException, match="the DataFrame is from foreachBatch"):
-        run_out(each(inherits=False))
-    assert committed(target) == []
-    run_out(each(inherits=True, exactlyOnceId="own"))
-    assert committed(target) == values(6)
+    try:
+        with pytest.raises(PySparkException, match="exactlyOnceId='own' names a write in foreachBatch"):
+            run_out(each(inherits=False, exactlyOnceId="own"))
+        with pytest.raises(PySparkException, match="the DataFrame is from foreachBatch"):
+            run_out(each(inherits=False))
+        assert committed(target) == []
+        run_out(each(inherits=True, exactlyOnceId="own"))
+        assert committed(target) == values(6)
+    finally:
+        spark.createDataFrame([], "id INT")  # the session of the last query is not the active one any more
 
 
 def test_a_restored_checkpoint_is_refused(spark: SparkSession, broker: Peer, target: TopicData, tmp_path: Path) -> None:
